@@ -1,0 +1,69 @@
+"""Every error that minigen raises on purpose.
+
+    MinigenError
+    ├── UsageError            what was asked for cannot be done as asked (exit code 2)
+    │   ├── ParameterError      a sampling setting out of its range
+    │   ├── PromptError         an empty prompt, or one that does not fit the window
+    │   ├── PresetError         a preset that is unknown or not valid
+    │   ├── SourceError         a model source that is unknown, unsafe or not a causal model
+    │   └── DeviceError         a device that this machine does not have
+    └── RunError              the run itself failed (exit code 1)
+        ├── FetchError          the network, the hub or the disk failed
+        │   └── HashError         other bytes came than were meant
+        ├── OutOfMemory         the device has no room left
+        └── NumberError         the model gave logits that are no numbers
+
+A message is one plain sentence: what is wrong, the value, what would be right.
+"""
+
+
+class MinigenError(Exception):
+    """The base of all errors that minigen raises on purpose."""
+
+
+class UsageError(MinigenError):
+    """What was asked for cannot be done as asked."""
+
+
+class ParameterError(UsageError):
+    """A setting out of its range: `name must be wanted, not value.`"""
+
+    def __init__(self, name: str, value: object, wanted: str) -> None:
+        super().__init__(f"{name} must be {wanted}, not {value!r}.")
+        self.name, self.value, self.wanted = name, value, wanted
+
+
+class PromptError(UsageError):
+    """A prompt that is empty or does not fit the model's window."""
+
+
+class PresetError(UsageError):
+    """A preset that is unknown or not valid."""
+
+
+class SourceError(UsageError):
+    """A model source that is unknown, unsafe, damaged or not a causal language model."""
+
+
+class DeviceError(UsageError):
+    """A device that this machine does not have."""
+
+
+class RunError(MinigenError):
+    """The run itself failed."""
+
+
+class FetchError(RunError):
+    """The network, the hub or the disk failed while a model was fetched."""
+
+
+class HashError(FetchError):
+    """Other bytes came than were meant; no other source is tried."""
+
+
+class OutOfMemory(RunError):  # noqa: N818 - the field's words
+    """The device has no memory left for the model or its cache."""
+
+
+class NumberError(RunError):
+    """The model gave logits that are no numbers."""

@@ -1,0 +1,65 @@
+"""SamplingParams: neutral defaults, and every wrong value refused by name."""
+
+import math
+from typing import Any
+
+import pytest
+from minigen.generation.errors import ParameterError
+from minigen.generation.params import MAX_SEED, RANGES, SamplingParams
+
+NAN, INF = math.nan, math.inf
+WRONG: list[tuple[str, list[Any]]] = [
+    ("temperature", [-1, 100.1, NAN, INF, -INF, "0.5", True, [1]]),
+    ("top_k", [-1, 1.5, "3", False, NAN]),
+    ("top_p", [0, -0.1, 1.1, NAN, INF]),
+    ("min_p", [-0.1, 1.1, NAN]),
+    ("typical_p", [0, 1.1, NAN]),
+    ("repetition_penalty", [0, -1, 100.5, NAN, INF]),
+    ("frequency_penalty", [-2.1, 2.1, NAN]),
+    ("presence_penalty", [-2.1, 2.1, NAN]),
+    ("no_repeat_ngram_size", [-1, 2.0]),
+    ("max_new_tokens", [0, -1, 1.5, 1e9]),
+    ("seed", [-1, MAX_SEED + 1, 18446744073709551616, 1.5, "abc"]),
+    ("logit_bias", [{1: NAN}, {1: INF}, {-1: 1.0}, {"1": 1.0}, {1: True}, [1], "x"]),
+    ("stop", [[""], "", ["x"] * 65, [1], 5]),
+    ("ignore_eos", [1, "true"]),
+    ("end_token_ids", [[-1], [True], "5", 5]),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG for value in values])
+def test_a_wrong_value_is_refused_by_name(name: str, value: Any) -> None:
+    """SMP-3, SMP-4, RNG-4, STP-5, R20"""
+    if name == "stop" and value == "":
+        value = [""]
+    with pytest.raises(ParameterError, match=f"^{name} must be ") as caught:
+        SamplingParams(**{name: value})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [name for name in RANGES if name != "num_samples"])
+def test_the_ends_of_a_range_are_allowed(name: str) -> None:
+    limits = RANGES[name]
+    values = [limits.low] if not limits.is_low_open else []
+    values += [limits.high] if limits.high is not None else []
+    for value in values:
+        assert getattr(SamplingParams(**{name: limits.kind(value)}), name) == value
+
+
+def test_none_means_the_neutral_value() -> None:
+    names = [name for name, _ in WRONG]
+    assert SamplingParams(**dict.fromkeys(names)) == SamplingParams()
+
+
+def test_zero_is_a_value_and_not_a_missing_one() -> None:
+    """SMP-6"""
+    assert SamplingParams(temperature=0).temperature == 0
+
+
+def test_one_stop_string_may_be_given_alone() -> None:
+    assert SamplingParams(stop="END").stop == ("END",)
+
+
+def test_a_message_says_what_would_be_right() -> None:
+    with pytest.raises(ParameterError, match=r"^top_p must be above 0 and at most 1, not 2\.$"):
+        SamplingParams(top_p=2)

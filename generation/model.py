@@ -1,0 +1,175 @@
+"""Loading a model: settings become a network, its tokenizer, and what the engine must know about them."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from .device import choose_device, choose_dtype, dtype_warnings
+from .errors import ParameterError
+from .facts import end_token_ids, vocab_size_of, window_of
+from .folder import inspect_folder, inspect_gguf
+from .gguf_model import load_gguf
+from .params import RANGES, Range
+from .progress import SILENT, Progress, bytes_text
+from .quiet import quiet_libraries
+from .sources import ModelFiles, ModelSettings, PathSource, fetch, parse_source
+from .weights import ITEM_SIZE, load_weights, read_config, read_tokenizer
+
+__all__ = ["Model", "end_token_ids", "load_model", "window_of"]
+
+SAMPLING_NAMES = (  # what a generation_config.json may say about sampling that means the same here
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "max_new_tokens",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A network with its tokenizer, ready to generate, and what was found out about them."""
+
+    network: Any  # a causal language model in eval mode, without gradients
+    tokenizer: Any
+    name: str
+    path: Path | None = None
+    revision: str | None = None
+    window: int | None = None  # tokens; None: unknown
+    vocab_size: int = 0  # width of the logits
+    end_token_ids: tuple[int, ...] = ()
+    device: str = "cpu"
+    dtype: str = "float32"
+    sampling_defaults: Mapping[str, Any] = field(default_factory=dict)  # from generation_config.json
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether the tokenizer knows how to write a conversation."""
+        return bool(getattr(self.tokenizer, "chat_template", None))
+
+    @classmethod
+    def wrap(cls, network: Any, tokenizer: Any, *, name: str = "model") -> Model:
+        """Give a Model around a network that is already in memory."""
+        return cls(
+            network=network,
+            tokenizer=tokenizer,
+            name=name,
+            window=window_of(getattr(network, "config", None)),
+            vocab_size=vocab_size_of(network) or len(tokenizer),
+            end_token_ids=end_token_ids(network, tokenizer),
+            device=str(getattr(network, "device", "cpu")),
+            dtype=str(getattr(network, "dtype", "float32")).removeprefix("torch."),
+        )
+
+
+def load_model(
+    model: ModelSettings | str | Path,
+    *,
+    offline: bool = False,
+    progress: Progress = SILENT,
+    threads: int | None = None,
+) -> Model:
+    """Fetch what is not yet on disk, check it, and load it onto its device.
+
+    model: settings, a hub id, a folder or a .gguf file. Device and number type are settled before anything is fetched.
+    Raises SourceError, DeviceError, FetchError and OutOfMemory.
+    """
+    settings = _settings_of(model)
+    quiet_libraries()
+    with _paused_collection():
+        import torch
+
+        device = choose_device(settings.device)
+        dtype = choose_dtype(settings.dtype, device)
+        if threads is not None:
+            torch.set_num_threads(int(Range(int, 1).check("threads", threads)))
+        files = fetch(settings.sources, offline=offline, progress=progress, with_code=settings.trust_remote_code)
+        if files.gguf is None:
+            loaded = _load_folder(files, device, dtype, settings.trust_remote_code)
+        else:
+            loaded = _load_gguf(files, device, dtype, progress)
+    defaults, doubts = sampling_defaults(files.path) if files.gguf is None else ({}, ())
+    return replace(
+        loaded,
+        path=files.path,
+        revision=files.revision,
+        device=device,
+        dtype=dtype,
+        sampling_defaults=defaults,
+        warnings=(*dtype_warnings(dtype, device), *doubts, *loaded.warnings),
+    )
+
+
+def _settings_of(model: ModelSettings | str | Path) -> ModelSettings:
+    if isinstance(model, ModelSettings):
+        return model
+    source = PathSource(model) if isinstance(model, Path) else parse_source(model)
+    return ModelSettings(sources=(source,))
+
+
+def _load_folder(files: ModelFiles, device: str, dtype: str, trust_remote_code: bool) -> Model:
+    inspect_folder(files.path, trust_remote_code=trust_remote_code)
+    config = read_config(files.path, trust_remote_code=trust_remote_code)
+    network, notes = load_weights(files.path, config, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    tokenizer = read_tokenizer(files.path, trust_remote_code=trust_remote_code)
+    return replace(Model.wrap(network, tokenizer, name=files.name), warnings=notes)
+
+
+def _load_gguf(files: ModelFiles, device: str, dtype: str, progress: Progress) -> Model:
+    path = files.path / str(files.gguf)
+    facts = inspect_gguf(path)
+    dense = facts.num_weights * ITEM_SIZE[dtype]
+    packed = bytes_text(path.stat().st_size)
+    progress.note(f"Unpacking {path.name}: {packed} on disk, {bytes_text(dense)} in memory as {dtype}.")
+    network, tokenizer = load_gguf(path, device=device, dtype=dtype, num_weights=facts.num_weights)
+    return replace(
+        Model.wrap(network, tokenizer, name=files.name),
+        end_token_ids=end_token_ids(network, tokenizer, facts.end_token_ids),
+    )
+
+
+def sampling_defaults(folder: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Give the sampling settings that a folder's generation_config.json names, and warnings on those left out."""
+    path = folder / "generation_config.json"
+    try:
+        named = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (OSError, ValueError):
+        return {}, (f"{path} cannot be read; its settings are left out.",)
+    defaults: dict[str, Any] = {}
+    warnings = []
+    for name in SAMPLING_NAMES:
+        value = named.get(name) if isinstance(named, dict) else None
+        if value is None:
+            continue
+        try:
+            defaults[name] = RANGES[name].check(name, value)
+        except ParameterError as error:
+            warnings.append(f"{path}: {error} It is left out.")
+    return defaults, tuple(warnings)
+
+
+@contextmanager
+def _paused_collection() -> Iterator[None]:
+    """Pause the garbage collector: while the libraries are imported it finds nothing and takes a fifth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            if (
+                gc.get_freeze_count() == 0
+            ):  # what was made meanwhile counts as old at once, so that it is not walked now
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()

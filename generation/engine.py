@@ -1,0 +1,162 @@
+"""The engine: a state machine that advances requests one step at a time."""
+
+from collections.abc import Sequence as SequenceOf
+from itertools import count
+
+from .device import is_out_of_memory, out_of_memory
+from .errors import MinigenError, ParameterError, RunError
+from .model import Model
+from .params import SamplingParams
+from .prompt import Prompt, check_room, encode_raw
+from .runner import Runner
+from .sampler import Sampler
+from .scheduler import Scheduler
+from .sequence import Sequence
+from .text import TextStream
+from .trace import Draw, FinishReason, Output
+
+
+class Engine:
+    """Generates for requests: `add_request`, then `step` while `has_unfinished_requests`.
+
+    It knows ids and text, and never prints, reads a file or sleeps. One request runs at a time, in order of arrival.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.runner = Runner(model.network)
+        self.scheduler = Scheduler()
+        self._last_outputs: list[Output] = []  # of aborted requests, for the next step
+        self._numbers = count()
+
+    def add_request(
+        self,
+        prompt: str | SequenceOf[int] | Prompt,
+        sampling_params: SamplingParams | None = None,
+        request_id: str | None = None,
+        *,
+        num_candidates: int = 0,
+    ) -> str:
+        """Queue a request and give its id.
+
+        A string is raw text, ids are taken as they are; a `Prompt` comes from `encode_chat` or `encode_raw`.
+        `num_candidates` is how many candidates each Draw lists. Raises PromptError for an empty prompt or one that
+        leaves no room in the window, ParameterError for ids outside the vocabulary or an id that is in use.
+        """
+        params = sampling_params or SamplingParams()
+        request_id = self._checked_id(request_id)
+        prompt = encode_raw(self.model.tokenizer, prompt) if isinstance(prompt, str) else prompt
+        prompt = prompt if isinstance(prompt, Prompt) else Prompt(tuple(prompt), tuple(prompt))
+        check_room(len(prompt.ids), self.model.window)
+        for name, ids in (
+            ("prompt", prompt.ids),
+            ("logit_bias", params.logit_bias),
+            ("end_token_ids", params.end_token_ids),
+        ):
+            self._check_vocabulary(name, tuple(ids))
+        end_ids = () if params.ignore_eos else (*self.model.end_token_ids, *params.end_token_ids)
+        sequence = Sequence(
+            request_id=request_id,
+            prompt_ids=prompt.ids,
+            params=params,
+            sampler=Sampler(params, prompt_ids=prompt.ids, num_candidates=num_candidates),
+            text=TextStream(self.model.tokenizer, prompt.context_ids, params.stop),
+            end_token_ids=frozenset(end_ids),
+            window=self.model.window,
+        )
+        self.scheduler.add(sequence)
+        return request_id
+
+    def has_unfinished_requests(self) -> bool:
+        """Tell whether another step has something to give."""
+        return bool(self._last_outputs) or len(self.scheduler) > 0
+
+    def step(self) -> list[Output]:
+        """Advance every running sequence by one token; give what that did, one output for each."""
+        outputs, self._last_outputs = self._last_outputs, []
+        return outputs + [self._advance(sequence) for sequence in self.scheduler.schedule()]
+
+    def abort_request(self, request_id: str) -> None:
+        """End a request now. The next step gives its last output, with the text that was held back."""
+        sequence = self.scheduler.find(request_id)
+        if sequence is not None:
+            self._last_outputs.append(self._finish(sequence, "interrupted"))
+
+    def seed_of(self, request_id: str) -> int:
+        """Give the seed of a request that is waiting or running, chosen or given."""
+        sequence = self.scheduler.find(request_id)
+        if sequence is None:
+            raise ParameterError("request_id", request_id, "the id of an unfinished request")
+        return sequence.sampler.seed
+
+    def _advance(self, sequence: Sequence) -> Output:
+        try:
+            return self._accept(sequence, self._next_draw(sequence))
+        except Exception as error:  # noqa: BLE001 - one failing sequence fails alone
+            return self._finish(sequence, "error", error=self._translated(error, sequence))
+
+    def _next_draw(self, sequence: Sequence) -> Draw:
+        if sequence.slot is None:
+            sequence.slot = self.runner.new_slot(sequence.most_tokens)
+            logits = self.runner.prefill(sequence.prompt_ids, sequence.slot)
+        else:
+            logits = self.runner.decode(sequence.token_ids[-1], sequence.length - 1, sequence.slot)
+        return sequence.sampler.draw(logits)  # logits: (vocab,)
+
+    def _accept(self, sequence: Sequence, draw: Draw) -> Output:
+        sequence.token_ids.append(draw.token_id)
+        reason = sequence.finish_after(draw.token_id)
+        if reason == "stop":  # an end token is not part of the text
+            return self._finish(sequence, "stop", draw=draw, stop=draw.token_id)
+        text = sequence.text.push(draw.token_id)
+        if reason or sequence.text.stopped_by is not None:
+            return self._finish(sequence, reason or "stop", text, draw=draw)
+        return Output(request_id=sequence.request_id, text=text, token_id=draw.token_id, draw=draw)
+
+    def _finish(
+        self,
+        sequence: Sequence,
+        reason: FinishReason,
+        text: str = "",
+        *,
+        draw: Draw | None = None,
+        stop: str | int | None = None,
+        error: MinigenError | None = None,
+    ) -> Output:
+        self.scheduler.remove(sequence)
+        sequence.slot = None  # its keys and values are freed
+        text += sequence.text.flush()
+        if draw is not None and stop is None and sequence.text.stopped_by is not None:
+            reason, stop = "stop", sequence.text.stopped_by
+        return Output(
+            request_id=sequence.request_id,
+            text=text,
+            token_id=draw.token_id if draw else None,
+            draw=draw,
+            finish_reason=reason,
+            stop=stop,
+            error=error,
+        )
+
+    def _translated(self, error: Exception, sequence: Sequence) -> MinigenError:
+        if isinstance(error, MinigenError):
+            return error
+        step = len(sequence.token_ids) + 1
+        if is_out_of_memory(error):
+            failure: MinigenError = out_of_memory(f"computing token {step}", self.model.device)
+        else:
+            failure = RunError(f"The model failed at token {step}: {type(error).__name__}: {error}".splitlines()[0])
+        failure.__cause__ = error
+        return failure
+
+    def _checked_id(self, request_id: str | None) -> str:
+        if request_id is None:
+            return next(name for n in self._numbers if self.scheduler.find(name := str(n)) is None)
+        if self.scheduler.find(request_id) is not None:
+            raise ParameterError("request_id", request_id, "an id that is not in use")
+        return request_id
+
+    def _check_vocabulary(self, name: str, ids: tuple[int, ...]) -> None:
+        wrong = next((i for i in ids if not 0 <= i < self.model.vocab_size), None)
+        if wrong is not None:
+            raise ParameterError(name, wrong, f"token ids from 0 to {self.model.vocab_size - 1}")

@@ -1,0 +1,50 @@
+"""The runner: forward passes of the model, and nothing else."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .cache import new_slot
+
+CHUNK = 1024  # tokens of a prompt per forward pass: bounds the memory of a long prefill
+
+
+class Runner:
+    """Runs a causal model over one sequence's new ids, with its slot in the KV cache."""
+
+    def __init__(self, network: Any) -> None:
+        self.network, self.device = network, getattr(network, "device", "cpu")  # of its first layer where it is spread
+        names = inspect.signature(getattr(network, "forward", network)).parameters
+        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values())
+        self._cache_name = "past_key_values" if "past_key_values" in names and "cache" not in names else "cache"
+        self._takes_positions = "position_ids" in names or (takes_any and "cache" not in names)
+        self._takes_keep = "logits_to_keep" in names or (takes_any and "cache" not in names)
+
+    def new_slot(self, limit: int | None) -> Any:
+        """Give an empty place in the KV cache for a sequence of at most `limit` tokens."""
+        return new_slot(getattr(self.network, "config", None), limit)
+
+    @torch.inference_mode()
+    def prefill(self, ids: Sequence[int], slot: Any) -> Tensor:
+        """Run over a whole prompt, in chunks; give the logits after its last token, `(vocab,)`."""
+        for first in range(0, len(ids), CHUNK):
+            logits = self._forward(ids[first : first + CHUNK], first, slot)
+        return logits
+
+    @torch.inference_mode()
+    def decode(self, token_id: int, position: int, slot: Any) -> Tensor:
+        """Run over one new token; give the logits after it, `(vocab,)`."""
+        return self._forward([token_id], position, slot)
+
+    def _forward(self, ids: Sequence[int], first: int, slot: Any) -> Tensor:
+        given: dict[str, Any] = {"use_cache": True, self._cache_name: slot}
+        if self._takes_positions:
+            given["position_ids"] = torch.arange(first, first + len(ids), device=self.device)[None]  # (1, new)
+        if self._takes_keep:
+            given["logits_to_keep"] = 1  # only the last row: a prompt × vocabulary matrix is never made
+        input_ids = torch.tensor([ids], device=self.device)  # (1, new)
+        logits: Tensor = self.network(input_ids=input_ids, **given).logits[0, -1]
+        return logits

@@ -1,0 +1,276 @@
+"""The engine with a scripted model: what is fed, what is said, and every way of ending."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from minigen.generation.engine import Engine
+from minigen.generation.errors import NumberError, OutOfMemory, ParameterError, PromptError, RunError
+from minigen.generation.model import Model
+from minigen.generation.params import SamplingParams
+from minigen.generation.prompt import Prompt
+from minigen.generation.trace import Output
+from stubs import ScriptedModel, byte_tokenizer
+
+END = 257
+GREEDY = SamplingParams(temperature=0, max_new_tokens=50)
+
+
+def ids(text: str) -> list[int]:
+    return list(text.encode())
+
+
+def engine_for(script: Any, *, pieces: tuple[str, ...] = (), **config: Any) -> Engine:
+    config.setdefault("eos_token_id", END)
+    return Engine(Model.wrap(ScriptedModel(script, **config), byte_tokenizer(pieces)))
+
+
+def outputs_of(engine: Engine) -> list[Output]:
+    outputs = []
+    while engine.has_unfinished_requests():
+        outputs += engine.step()
+    return outputs
+
+
+def text_of(outputs: list[Output]) -> str:
+    return "".join(output.text for output in outputs)
+
+
+def run(script: Any, params: SamplingParams = GREEDY, prompt: Any = "ab", **given: Any) -> list[Output]:
+    engine = engine_for(script, **given)
+    engine.add_request(prompt, params)
+    return outputs_of(engine)
+
+
+def test_each_token_is_fed_back_once() -> None:
+    engine = engine_for([104, 105, END])
+    engine.add_request([1, 2, 3], GREEDY)
+    outputs_of(engine)
+    assert engine.model.network.seen == [[1, 2, 3], [104], [105]]
+
+
+def test_a_long_prompt_is_prefilled_in_chunks() -> None:
+    engine = engine_for([0, 104, END])
+    engine.add_request([7] * 1500, GREEDY)
+    assert text_of(outputs_of(engine)) == "h"
+    assert [len(seen) for seen in engine.model.network.seen] == [1024, 476, 1]
+
+
+def test_each_step_gives_one_output_with_its_text() -> None:
+    outputs = run([*ids("hi"), END])
+    assert [(o.text, o.token_id, o.finish_reason, o.stop) for o in outputs] == [
+        ("h", 104, None, None),
+        ("i", 105, None, None),
+        ("", END, "stop", END),
+    ]
+    assert all(o.draw is not None and o.error is None for o in outputs)
+
+
+def test_a_run_ends_at_max_new_tokens() -> None:
+    outputs = run(ids("abcdef"), SamplingParams(temperature=0, max_new_tokens=3))
+    assert (text_of(outputs), outputs[-1].finish_reason, len(outputs)) == ("abc", "length", 3)
+
+
+def test_any_of_several_end_tokens_ends_the_text() -> None:
+    """TOK-1"""
+    outputs = run([*ids("hi"), 106, 88], eos_token_id=[1, 106])
+    assert (text_of(outputs), outputs[-1].finish_reason, outputs[-1].stop) == ("hi", "stop", 106)
+
+
+def test_a_request_s_own_end_tokens_count_too() -> None:
+    outputs = run([*ids("hix")], SamplingParams(temperature=0, end_token_ids=[105]))
+    assert (text_of(outputs), outputs[-1].stop) == ("h", 105)
+
+
+def test_ignore_eos_switches_all_end_tokens_off() -> None:
+    params = SamplingParams(temperature=0, max_new_tokens=3, ignore_eos=True, end_token_ids=[105])
+    outputs = run([END, 105, 104], params)
+    assert (text_of(outputs), outputs[-1].finish_reason) == ("ih", "length")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "new", "text", "reason"), [(5, 3, "abc", "length"), (5, 4, "abc", "context"), (7, 9, "a", "context")]
+)
+def test_a_run_ends_at_the_window(prompt: int, new: int, text: str, reason: str) -> None:
+    """CTX-5"""
+    params = SamplingParams(temperature=0, max_new_tokens=new)
+    outputs = run(ids("abcdefgh"), params, prompt=[9] * prompt, max_position_embeddings=8)
+    assert (text_of(outputs), outputs[-1].finish_reason) == (text, reason)
+
+
+@pytest.mark.parametrize("length", [8, 9, 500])
+def test_a_prompt_without_room_is_refused_before_any_pass(length: int) -> None:
+    """CTX-1"""
+    engine = engine_for([], max_position_embeddings=8)
+    with pytest.raises(PromptError, match=rf"{length}\D.*8|8.*\D{length}"):
+        engine.add_request([9] * length, GREEDY)
+    assert engine.model.network.seen == []
+    assert not engine.has_unfinished_requests()
+
+
+@pytest.mark.parametrize("prompt", ["", [], Prompt((), ())])
+def test_an_empty_prompt_is_refused(prompt: Any) -> None:
+    """INP-1"""
+    with pytest.raises(PromptError, match="empty"):
+        engine_for([]).add_request(prompt, GREEDY)
+
+
+def test_stop_strings_end_the_text_and_are_named() -> None:
+    """STP-1, STP-2"""
+    engine_pieces = ("ok ", "EN", "hel", "lo", " world")
+    outputs = run([258, 259, 68, 46, 120], SamplingParams(temperature=0, stop=["END."]), pieces=engine_pieces)
+    assert (text_of(outputs), outputs[-1].finish_reason, outputs[-1].stop) == ("ok ", "stop", "END.")
+    assert [o.text for o in outputs] == ["ok ", "", "", ""]
+    outputs = run([260, 261, 262], SamplingParams(temperature=0, stop=["lo wo"]), pieces=engine_pieces)
+    assert (text_of(outputs), outputs[-1].stop) == ("hel", "lo wo")
+
+
+@pytest.mark.parametrize("limit", [3, 50])
+def test_held_text_is_released_for_every_way_of_ending(limit: int) -> None:
+    """STP-3, UTF-6"""
+    params = SamplingParams(temperature=0, stop=["XYZ"], max_new_tokens=limit)
+    assert text_of(run([258, 89, END], params, pieces=("abX",))) == "abXY"
+    assert text_of(run([104, 0xF0, 0x9F, END], SamplingParams(temperature=0, max_new_tokens=limit))) == "h�"
+
+
+def test_a_stop_string_and_the_limit_at_once_is_a_stop() -> None:
+    outputs = run(ids("ab"), SamplingParams(temperature=0, stop=["b"], max_new_tokens=2))
+    assert (text_of(outputs), outputs[-1].finish_reason, outputs[-1].stop) == ("a", "stop", "b")
+
+
+def test_the_prompt_never_counts_for_a_stop_string() -> None:
+    """STP-5"""
+    outputs = run([*ids("Bc"), END], SamplingParams(temperature=0, stop=["AB"]), prompt="xA")
+    assert text_of(outputs) == "Bc"
+
+
+def test_an_aborted_request_gives_one_last_output_with_the_held_text() -> None:
+    engine = engine_for(ids("abX"))
+    engine.add_request("p", SamplingParams(temperature=0, stop=["bXY"]), request_id="r")
+    for _ in range(3):
+        engine.step()
+    engine.abort_request("r")
+    outputs = outputs_of(engine)
+    assert [(o.text, o.token_id, o.finish_reason) for o in outputs] == [("bX", None, "interrupted")]
+    engine.abort_request("r")
+    assert not engine.has_unfinished_requests()
+
+
+def test_a_waiting_request_can_be_aborted() -> None:
+    engine = engine_for([*ids("a"), END])
+    first, second = engine.add_request("p", GREEDY), engine.add_request("q", GREEDY)
+    engine.abort_request(second)
+    outputs = outputs_of(engine)
+    assert {o.request_id: o.finish_reason for o in outputs} == {first: "stop", second: "interrupted"}
+
+
+def test_one_failing_request_fails_alone() -> None:
+    """BAT-4"""
+    script: list[Any] = [*ids("a"), END, *ids("b"), [math.nan] * 300, *ids("c"), END]
+    engine = engine_for(script)
+    names = [engine.add_request("p", GREEDY) for _ in range(3)]
+    outputs = outputs_of(engine)
+    assert [text_of([o for o in outputs if o.request_id == name]) for name in names] == ["a", "b", "c"]
+    failed = [o for o in outputs if o.error is not None]
+    assert [(o.request_id, o.finish_reason) for o in failed] == [(names[1], "error")]
+    assert isinstance(failed[0].error, NumberError)
+    assert "token 2" in str(failed[0].error)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (ValueError("boom"), RunError, "at token 3: ValueError: boom"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), OutOfMemory, "token 3"),
+        (MemoryError(), OutOfMemory, "token 3"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), OutOfMemory, "token 3"),
+    ],
+)
+def test_a_failure_in_mid_run_keeps_the_text_and_says_one_sentence(
+    error: Exception, kind: type[Exception], message: str
+) -> None:
+    """TTY-5, DEV-4"""
+    outputs = run([*ids("ab"), error])
+    assert (text_of(outputs), outputs[-1].finish_reason) == ("ab", "error")
+    assert isinstance(outputs[-1].error, kind)
+    assert message in str(outputs[-1].error)
+    assert "\n" not in str(outputs[-1].error)
+
+
+def test_ids_past_the_tokenizer_decode_to_nothing() -> None:
+    """VOC-1"""
+    assert text_of(run([97, 290, 98, END])) == "ab"
+
+
+def test_a_finished_row_gets_nothing_more() -> None:
+    """TOK-5"""
+    engine = engine_for([97, END, *ids("bcd"), END])
+    first, second = engine.add_request("p", GREEDY), engine.add_request("q", GREEDY)
+    outputs = outputs_of(engine)
+    assert [o.token_id for o in outputs if o.request_id == first] == [97, END]
+    assert text_of([o for o in outputs if o.request_id == second]) == "bcd"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "params"),
+    [
+        ([1, 300], GREEDY),
+        ([-1], GREEDY),
+        ("p", SamplingParams(logit_bias={300: 1.0})),
+        ("p", SamplingParams(end_token_ids=[300])),
+    ],
+)
+def test_ids_outside_the_vocabulary_are_refused(prompt: Any, params: SamplingParams) -> None:
+    with pytest.raises(ParameterError, match="token ids from 0 to 299"):
+        engine_for([]).add_request(prompt, params)
+
+
+def test_request_ids_are_unique() -> None:
+    engine = engine_for([])
+    assert engine.add_request("p", GREEDY, "0") == "0"
+    assert engine.add_request("p", GREEDY) != "0"
+    with pytest.raises(ParameterError, match="request_id"):
+        engine.add_request("p", GREEDY, "0")
+
+
+def test_a_chosen_seed_can_be_asked_for_and_repeats_the_run() -> None:
+    rows = [torch.zeros(300).tolist()] * 6
+    engine = engine_for(rows)
+    name = engine.add_request("p", SamplingParams(max_new_tokens=6, ignore_eos=True))
+    seed = engine.seed_of(name)
+    first = [o.token_id for o in outputs_of(engine)]
+    again = run(rows, SamplingParams(max_new_tokens=6, ignore_eos=True, seed=seed), prompt="p")
+    assert [o.token_id for o in again] == first
+
+
+def test_a_seeded_request_does_not_depend_on_its_company() -> None:
+    """RNG-1"""
+    rows = [torch.zeros(300).tolist()] * 20
+    params = SamplingParams(max_new_tokens=4, ignore_eos=True, seed=42)
+    other = SamplingParams(max_new_tokens=4, ignore_eos=True, seed=7)
+    found = []
+    for order in ([params], [params, other], [other, params]):
+        engine = engine_for(rows)
+        names = [engine.add_request("p", given) for given in order]
+        outputs = outputs_of(engine)
+        found.append([o.token_id for o in outputs if o.request_id == names[order.index(params)]])
+    assert found[0] == found[1] == found[2]
+
+
+def test_candidates_come_only_when_asked_for() -> None:
+    """STA-9"""
+    engine = engine_for([97, END])
+    engine.add_request("p", GREEDY, num_candidates=5)
+    outputs = outputs_of(engine)
+    assert [len(o.draw.candidates) for o in outputs if o.draw] == [5, 5]
+    assert run([97, END])[0].draw.candidates == ()  # type: ignore[union-attr]
+
+
+def test_five_hundred_requests_leave_no_slot_behind() -> None:
+    """BAT-7"""
+    engine = engine_for([97, END] * 500)
+    for _ in range(500):
+        engine.add_request("p", GREEDY)
+    outputs_of(engine)
+    assert len(engine.scheduler) == 0

@@ -1,0 +1,169 @@
+"""transformers itself as the oracle: greedy text, caches and windows, on tiny random models of several families."""
+
+from typing import Any
+
+import pytest
+import torch
+from minigen.generation.cache import SlotLayer
+from minigen.generation.engine import Engine
+from minigen.generation.model import Model
+from minigen.generation.params import SamplingParams
+from minigen.generation.runner import Runner
+from minigen.generation.simple import greedy_generate, simple_generate
+from stubs import byte_tokenizer, tiny_model
+
+KINDS = ["llama", "gpt2", "qwen2", "mistral", "gemma"]
+CLOSE = 1e-4  # two best logits nearer than this may change places with the order of a sum
+
+
+def greedy_ids(model: Any, prompt: list[int], count: int, end_ids: list[int] | None = None) -> list[int]:
+    engine = Engine(Model.wrap(model, byte_tokenizer()))
+    params = SamplingParams(
+        temperature=0, max_new_tokens=count, ignore_eos=end_ids is None, end_token_ids=end_ids or ()
+    )
+    engine.add_request(prompt, params)
+    ids = []
+    while engine.has_unfinished_requests():
+        ids += [output.token_id for output in engine.step() if output.token_id is not None]
+    return ids
+
+
+def generated_ids(model: Any, prompt: list[int], count: int, end_ids: list[int] | None = None) -> list[int]:
+    model.generation_config.eos_token_id = end_ids
+    model.generation_config.bos_token_id = None
+    row = torch.tensor([prompt])
+    mask = torch.ones_like(row)
+    found = model.generate(row, attention_mask=mask, do_sample=False, max_new_tokens=count, pad_token_id=0)
+    return found[0, len(prompt) :].tolist()
+
+
+def first_difference(model: Any, prompt: list[int], ours: list[int], theirs: list[int]) -> float | None:
+    """Give the gap between the two best logits where the texts part, or None where they do not."""
+    if ours == theirs:
+        return None
+    place = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
+    logits = model(torch.tensor([prompt + theirs[:place]])).logits[0, -1]
+    best = logits.topk(2).values
+    return float(best[0] - best[1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_greedy_ids_equal_generate_s(kind: str) -> None:
+    """R1, CTX-6: a window of eight keys among them."""
+    model = tiny_model(kind, vocab_size=300)
+    generator = torch.Generator().manual_seed(1)
+    for length in (1, 2, 5, 9, 20, 40):
+        prompt = torch.randint(3, 300, (length,), generator=generator).tolist()
+        ours, theirs = greedy_ids(model, prompt, 64), generated_ids(model, prompt, 64)
+        gap = first_difference(model, prompt, ours, theirs)
+        assert gap is None or gap < CLOSE, (kind, length, gap)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_end_ids_end_where_generate_ends(kind: str) -> None:
+    model = tiny_model(kind, vocab_size=300, eos_token_id=None)
+    prompt = [5, 6, 7]
+    free = generated_ids(model, prompt, 30)
+    end_ids = [free[10], free[20]]
+    assert greedy_ids(model, prompt, 30, end_ids) == generated_ids(model, prompt, 30, end_ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_token_at_a_time_equals_one_pass(kind: str) -> None:
+    """CTX-6, BAT-1"""
+    model = tiny_model(kind, vocab_size=300)
+    runner = Runner(model)
+    ids = torch.randint(3, 300, (40,), generator=torch.Generator().manual_seed(2)).tolist()
+    whole = model(torch.tensor([ids])).logits[0]
+    slot = runner.new_slot(40)
+    steps = [runner.prefill(ids[:13], slot)]
+    steps += [runner.decode(token_id, 13 + i, slot) for i, token_id in enumerate(ids[13:])]
+    torch.testing.assert_close(torch.stack(steps), whole[12:], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("chunk", [1, 3, 7, 64])
+def test_chunks_of_the_prefill_change_nothing(kind: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model(kind, vocab_size=300)
+    runner = Runner(model)
+    ids = torch.randint(3, 300, (40,), generator=torch.Generator().manual_seed(3)).tolist()
+    monkeypatch.setattr("minigen.generation.runner.CHUNK", chunk)
+    logits = runner.prefill(ids, runner.new_slot(None))
+    torch.testing.assert_close(logits, model(torch.tensor([ids])).logits[0, -1], rtol=1e-4, atol=1e-4)
+
+
+def test_a_model_with_another_kind_of_cache_runs_too() -> None:
+    """Linear-attention layers keep the library's own cache."""
+    import transformers as tf
+
+    torch.manual_seed(0)
+    shape = {"vocab_size": 300, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3}
+    kinds = ["conv", "full_attention", "conv"]
+    config = tf.Lfm2Config(**shape, num_attention_heads=4, num_key_value_heads=2, layer_types=kinds)
+    model = tf.Lfm2ForCausalLM(config).eval()
+    assert greedy_ids(model, [5, 6, 7, 8], 20) == generated_ids(model, [5, 6, 7, 8], 20)
+
+
+def test_prefill_never_makes_prompt_times_vocabulary_logits() -> None:
+    """CTX-8"""
+    model = tiny_model(vocab_size=300)
+    shapes = []
+    model.lm_head.register_forward_hook(lambda _module, _given, out: shapes.append(tuple(out.shape)))
+    runner = Runner(model)
+    slot = runner.new_slot(None)
+    runner.prefill([5] * 60, slot)
+    runner.decode(6, 60, slot)
+    assert shapes == [(1, 1, 300), (1, 1, 300)]
+
+
+def test_nothing_in_the_loop_keeps_a_graph_or_a_row() -> None:
+    """CTX-10"""
+    model = tiny_model(vocab_size=300)
+    engine = Engine(Model.wrap(model, byte_tokenizer()))
+    engine.add_request([5, 6], SamplingParams(max_new_tokens=20, ignore_eos=True), "r", num_candidates=3)
+    outputs = engine.step() + engine.step()
+    sequence = engine.scheduler.find("r")
+    assert sequence is not None
+    assert not any(layer.keys.requires_grad for layer in sequence.slot.layers)
+    assert all(isinstance(c.logit, float) for o in outputs if o.draw for c in o.draw.candidates)
+
+
+def test_a_slot_grows_without_losing_what_it_holds() -> None:
+    layer = SlotLayer(limit=1000)
+    rows = torch.randn(1, 2, 900, 4)
+    layer.update(rows[:, :, :3], rows[:, :, :3])
+    for i in range(3, 900):
+        keys, values = layer.update(rows[:, :, i : i + 1], -rows[:, :, i : i + 1])
+    assert torch.equal(keys, rows)
+    assert layer.get_seq_length() == 900
+    assert layer.keys is not None
+    assert layer.keys.shape[2] <= 1000
+    assert torch.equal(values[:, :, 3:], -rows[:, :, 3:])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"temperature": 0.8, "seed": 5},
+        {"temperature": 1.3, "top_k": 20, "top_p": 0.9, "seed": 6},
+        {"min_p": 0.05, "typical_p": 0.9, "repetition_penalty": 1.2, "frequency_penalty": 0.5, "seed": 7},
+        {"no_repeat_ngram_size": 2, "presence_penalty": 0.3, "logit_bias": {70: 3.0}, "stop": ["e", "Z"], "seed": 8},
+        {"temperature": 0},
+    ],
+)
+def test_engine_text_equals_the_plain_loop_s(kind: str, settings: dict[str, Any]) -> None:
+    model, tokenizer = tiny_model(kind, vocab_size=258), byte_tokenizer()
+    params = SamplingParams(max_new_tokens=40, **settings)
+    engine = Engine(Model.wrap(model, tokenizer))
+    engine.add_request("Once upon", params)
+    text = ""
+    while engine.has_unfinished_requests():
+        text += "".join(output.text for output in engine.step())
+    assert text == simple_generate(model, tokenizer, "Once upon", sampling_params=params)
+
+
+def test_greedy_generate_is_temperature_zero() -> None:
+    model, tokenizer = tiny_model(vocab_size=258), byte_tokenizer()
+    expected = simple_generate(model, tokenizer, "abc", temperature=0, max_new_tokens=12)
+    assert greedy_generate(model, tokenizer, "abc", max_new_tokens=12) == expected

@@ -1,0 +1,178 @@
+"""The command line: its commands, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import typer
+import typer.core
+import typer.main
+
+from ..generation.errors import MinigenError, UsageError
+from . import options as o
+from .colors import dress_help
+from .interrupts import Interruption, Interrupts
+from .notes import say, without_secrets
+from .run import run
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+_LATER: Final = {  # commands whose modules are imported when they are used
+    "presets": "List, show, check and write presets.",
+    "models": "List, fetch, show and remove model files.",
+    "doctor": "Show versions, devices and folders, for a bug report.",
+}
+_ABOUT = """See and steer how a language model writes.
+
+Examples:
+
+  minigen run "Write a haiku about rain."
+
+  cat notes.txt | minigen run "Summarise this." --inspect
+"""
+_FAILED, _MISUSED = 1, 2
+
+
+class _Commands(typer.core.TyperGroup):
+    """A group that knows the names of all commands, and imports some of them when they are called."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, about in _LATER.items():
+            self.add_command(typer.core.TyperCommand(name, help=about))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Give the called command, imported."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, _imported(name) if name in _LATER else command, rest
+
+
+def _imported(name: str) -> Any:
+    if name == "presets":
+        from .presets import app as presets_app
+
+        return typer.main.get_group(presets_app)
+    if name == "models":
+        from .models import app as models_app
+
+        return typer.main.get_group(models_app)
+    from .doctor import doctor
+
+    doctor_app = typer.Typer(context_settings=_HELP, add_completion=False)
+    doctor_app.command("doctor")(doctor)
+    return typer.main.get_command(doctor_app)
+
+
+app = typer.Typer(
+    name="minigen",
+    cls=_Commands,
+    help=_ABOUT,
+    context_settings=_HELP,
+    pretty_exceptions_enable=False,
+    pretty_exceptions_show_locals=False,
+    rich_markup_mode="rich",
+)
+app.command("run")(run)
+
+
+@app.callback(invoke_without_command=True)
+def _start(context: typer.Context, version: o.Version = False, debug: o.Debug = False) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run minigen and give its exit code: 0, 1 the run failed, 2 wrong usage, 130 or 143 a signal."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    is_debug = "--debug" in (given[: given.index("--")] if "--" in given else given)
+    code = _FAILED
+    with Interrupts() as interrupts:
+        try:
+            code = _called(given, interrupts)
+        except Interruption as interruption:
+            code = interruption.exit_code
+            say("interrupted." if code == 130 else "terminated.")
+        except BrokenPipeError:
+            code = 0
+            _silence_output()
+        except typer.TyperException as error:
+            _trace(is_debug)
+            code = error.exit_code if error.format_message() else 0  # a group alone has shown its help
+            if code:
+                say(_usage_sentence(error))
+        except MinigenError as error:
+            _trace(is_debug)
+            say(str(error))
+            code = _MISUSED if isinstance(error, UsageError) else _FAILED
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it becomes a sentence and an exit code
+            _trace(is_debug)
+            say(_unexpected_sentence(error, is_debug))
+        return _flushed(code)
+
+
+def _called(arguments: list[str], interrupts: Interrupts) -> int:
+    if not arguments or {"-h", "--help"} & set(arguments) or len(arguments) == 1:
+        dress_help(arguments)
+    try:
+        result = typer.main.get_command(app).main(arguments, prog_name="minigen", standalone_mode=False, obj=interrupts)
+    except SystemExit as ending:  # Typer's way to end at a closed pipe, and after shell completion
+        if isinstance(ending.__context__, BrokenPipeError):
+            raise BrokenPipeError from None
+        result = ending.code
+    return result if isinstance(result, int) else 0
+
+
+def _usage_sentence(error: typer.TyperException) -> str:
+    """Say what is wrong with a command line, and where help is."""
+    message = error.format_message().replace("Value error, ", "").rstrip(".")
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "minigen"
+    option = getattr(error, "option_name", "")
+    is_unknown = hasattr(error, "possibilities")
+    if is_unknown and (" " in option or not option.startswith("--") or not option[2:3].isalpha()):
+        return f'{message}. A prompt that starts with a dash goes after --: {command} -- "{option} ...".'
+    return f"{message}{'' if message.endswith('?') else '.'} See {command} --help."
+
+
+def _unexpected_sentence(error: Exception, is_debug: bool) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        where = f" ({error.filename})" if error.filename else ""
+        return f"The system says: {error.strerror}{where}."
+    hint = "." if is_debug else "; run it with --debug for the traceback."
+    return f"This is a fault in minigen: {type(error).__name__}: {error}{hint}"
+
+
+def _trace(is_debug: bool) -> None:
+    if is_debug:
+        import traceback
+
+        sys.stderr.write(without_secrets(traceback.format_exc()))
+
+
+def _flushed(code: int) -> int:
+    """Send what is left in the streams; a reader that is gone is no failure."""
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+    except BrokenPipeError:
+        _silence_output()
+        return code or 0
+    except OSError as error:
+        say(f"The output could not be written: {error.strerror}.")
+        _silence_output()
+        return code or _FAILED
+    return code
+
+
+def _silence_output() -> None:
+    """Lead standard output nowhere, so that nothing is written to it when Python ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not stream.isatty():
+                os.dup2(nowhere, stream.fileno())
+        except (OSError, ValueError):  # no real stream
+            continue

@@ -1,0 +1,97 @@
+"""Which stream may be coloured, and which may be redrawn.
+
+Colour, the first that decides: `--color always|never`, NO_COLOR, FORCE_COLOR or CLICOLOR_FORCE, CLICOLOR=0,
+TERM=dumb, and last whether the stream is a terminal. Redrawing needs a terminal whose cursor can move; no
+variable forces it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import IO, TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ColorChoice = Literal["auto", "always", "never"]
+
+
+def is_terminal(stream: IO[str] | None) -> bool:
+    """Whether a stream is an open terminal."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def may_color(stream: IO[str] | None, choice: ColorChoice, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether colour codes may be written to `stream`."""
+    if choice != "auto":
+        return choice == "always"
+    if environ.get("NO_COLOR"):
+        return False
+    if environ.get("FORCE_COLOR") or environ.get("CLICOLOR_FORCE"):
+        return True
+    if environ.get("CLICOLOR") == "0" or environ.get("TERM") == "dumb":
+        return False
+    return is_terminal(stream)
+
+
+def may_redraw(stream: IO[str] | None, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether the cursor may be moved on `stream`."""
+    return is_terminal(stream) and environ.get("TERM") != "dumb"
+
+
+def width_of(stream: IO[str], environ: Mapping[str, str] = os.environ) -> int:
+    """Give the columns of a terminal, else those that COLUMNS names, else 80."""
+    if is_terminal(stream):
+        return size_of(stream)[0]
+    columns = environ.get("COLUMNS", "")
+    return max(int(columns), 1) if columns.isdecimal() else 80
+
+
+def size_of(terminal: IO[str]) -> tuple[int, int]:
+    """Give the columns and rows of a terminal as they are now; 80 × 24 where it does not say."""
+    try:
+        columns, rows = os.get_terminal_size(terminal.fileno())
+    except (OSError, ValueError):
+        columns, rows = 0, 0
+    return columns or 80, rows or 24
+
+
+def console_for(stream: IO[str], choice: ColorChoice) -> Console:
+    """Give a Rich console that takes nothing from the environment and treats text as text."""
+    from rich.console import Console
+
+    is_colored = may_color(stream, choice)
+    return Console(
+        file=stream,
+        width=width_of(stream),
+        force_terminal=is_colored or may_redraw(stream),
+        color_system="standard" if is_colored else None,
+        no_color=not is_colored,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        legacy_windows=False,
+        _environ={},
+    )
+
+
+def dress_help(arguments: Sequence[str]) -> None:
+    """Let Typer's own help follow the same rule for colour."""
+    import typer.rich_utils
+
+    is_colored = may_color(sys.stdout, _color_choice(arguments))
+    typer.rich_utils.COLOR_SYSTEM = "standard" if is_colored else None
+    typer.rich_utils.FORCE_TERMINAL = is_colored
+
+
+def _color_choice(arguments: Sequence[str]) -> ColorChoice:
+    """Find `--color` in a command line that is not parsed yet."""
+    pairs = [*pairwise(arguments), *(tuple(a.split("=", 1)) for a in arguments if "=" in a)]
+    words: dict[str, ColorChoice] = {"always": "always", "never": "never"}
+    return next((words[value] for name, value in pairs if name == "--color" and value in words), "auto")

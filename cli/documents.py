@@ -1,0 +1,162 @@
+"""The JSON of a run: one document per sample, and with --jsonl a line for each token before it.
+
+`document_schema.py` says what stands in it. A number that is not finite is null.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TextIO
+
+from ..generation.params import MAX_SEED
+from ..generation.stats import peak_memory_bytes
+from ..generation.trace import Candidate, Draw, Output
+from .samples import CHOSEN_SEED, Run, Sample
+
+SCHEMA = 1
+# Valid in JSON as they stand, but not safe on a terminal, in a line-based reader, or in UTF-8.
+_ESCAPED = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+class DocumentView:
+    """Writes the documents, and where `does_stream` holds each token as it comes.
+
+    text_of: gives a token's own text; does_inspect: whether documents list their tokens with the candidates.
+    """
+
+    def __init__(
+        self, out: TextIO, run: Run, text_of: Callable[[int], str], *, does_stream: bool, does_inspect: bool
+    ) -> None:
+        self._out, self._run, self._text_of = out, run, text_of
+        self._does_stream, self._does_inspect = does_stream, does_inspect
+        self._sample = self._step = 0
+
+    def begin(self, index: int) -> None:
+        """Start the sample with this index."""
+        self._sample, self._step = index, 0
+
+    def show(self, output: Output) -> None:
+        """Write the event of a token; text that came without a token is an event without one."""
+        if not self._does_stream or (output.token_id is None and not output.text):
+            return
+        event = {"event": "token", "sample": self._sample}
+        self._write(event | token_record(self._step, output, self._text_of, does_inspect=self._does_inspect))
+        self._step += output.token_id is not None
+
+    def end(self, sample: Sample) -> None:
+        """Write the document."""
+        event = {"event": "done"} if self._does_stream else {}
+        self._write(event | document(self._run, sample, self._text_of if self._does_inspect else None))
+
+    def close(self) -> None:
+        """There is nothing to put in order."""
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        is_unicode = (self._out.encoding or "").lower().replace("-", "") in ("utf8", "utf8sig")
+        self._out.write(line_of(record, is_ascii=not is_unicode) + "\n")
+        self._out.flush()
+
+
+def line_of(record: Mapping[str, Any], *, is_ascii: bool = False) -> str:
+    """Write a record as one line of strict JSON."""
+    text = json.dumps(strict(record), ensure_ascii=is_ascii, allow_nan=False, separators=(",", ":"))
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def document(run: Run, sample: Sample, text_of: Callable[[int], str] | None) -> dict[str, Any]:
+    """Give the document of one sample; its tokens stand in it where `text_of` is given."""
+    stats = sample.stats
+    record: dict[str, Any] = {
+        "schema": SCHEMA,
+        "sample": sample.index,
+        "model": run.model,
+        "preset": run.preset,
+        "prompt": run.prompt,
+        "text": sample.text,
+        "finish_reason": sample.finish_reason,
+        "stop": sample.stop,
+        "seed": sample.seed,
+        "settings": _settings(run, sample),
+        "usage": {
+            "prompt_tokens": stats.prompt_tokens,
+            "completion_tokens": stats.completion_tokens,
+            "total_tokens": stats.prompt_tokens + stats.completion_tokens,
+        },
+        "timing": {
+            "load_seconds": stats.load_seconds,
+            "first_token_seconds": stats.first_token_seconds,
+            "prefill_tokens_per_second": stats.prefill_tokens_per_second,
+            "decode_tokens_per_second": stats.decode_tokens_per_second,
+            "total_seconds": stats.total_seconds,
+        },
+        "memory": {"peak_bytes": peak_memory_bytes(run.device)},
+    }
+    if sample.error is not None:
+        record["error"] = str(sample.error)
+    if text_of is not None:
+        record["tokens"] = _token_records(sample.outputs, text_of)
+    return record
+
+
+def token_record(index: int, output: Output, text_of: Callable[[int], str], *, does_inspect: bool) -> dict[str, Any]:
+    """Give one token: the text that it made safe to show, its own text, and how it was chosen."""
+    has_token = output.token_id is not None
+    record: dict[str, Any] = {
+        "index": index if has_token else None,
+        "id": output.token_id,
+        "text": output.text,
+        "token": text_of(output.token_id) if output.token_id is not None else None,
+    }
+    if output.draw is not None:
+        record |= _draw_record(output.draw)
+        if does_inspect:
+            record["candidates"] = [_candidate_record(one, text_of) for one in output.draw.candidates]
+    return record
+
+
+def strict(value: Any) -> Any:
+    """Give plain JSON data: null for a number that is not finite, text for keys."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): strict(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [strict(item) for item in value]
+    return value
+
+
+def _settings(run: Run, sample: Sample) -> dict[str, Any]:
+    """Give every setting with its origin; a seed that nobody gave is the one that was chosen."""
+    settings = {name: choice._asdict() for name, choice in run.settings.items()}
+    if settings["seed"]["value"] is None:
+        settings["seed"] = {"value": (sample.seed - sample.index) % (MAX_SEED + 1), "origin": CHOSEN_SEED}
+    return settings
+
+
+def _token_records(outputs: Sequence[Output], text_of: Callable[[int], str]) -> list[dict[str, Any]]:
+    return [token_record(i, output, text_of, does_inspect=True) for i, output in enumerate(outputs)]
+
+
+def _draw_record(draw: Draw) -> dict[str, Any]:
+    return {
+        "logit": draw.logit,
+        "logprob": draw.logprob,
+        "rank": draw.rank,
+        "entropy": draw.entropy,
+        "final_prob": draw.final_prob,
+        "u": draw.u,
+    }
+
+
+def _candidate_record(one: Candidate, text_of: Callable[[int], str]) -> dict[str, Any]:
+    return {
+        "id": one.token_id,
+        "text": text_of(one.token_id),
+        "logit": one.logit,
+        "logprob": one.logprob,
+        "final_prob": one.final_prob,
+        "dropped_by": one.dropped_by,
+    }

@@ -1,0 +1,199 @@
+"""`minigen models`: list, fetch, find, describe and remove model files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..generation.progress import bytes_text
+from .notes import say
+from .shown import shown_in_cell
+
+if TYPE_CHECKING:
+    from ..generation.describe import Description
+    from ..generation.sources import ModelFiles, Source
+
+app = typer.Typer(
+    help="List, fetch, find, describe and remove model files.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _model_names(incomplete: str) -> list[str]:
+    """Give the names of presets and cached models, for the shell's completion."""
+    from .inventory import entries
+
+    names = [name for entry in entries() for name in (*entry.presets, entry.name)]
+    return [name for name in dict.fromkeys(names) if name.startswith(incomplete)]
+
+
+Which = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A preset, hub id, folder or .gguf file.", autocompletion=_model_names)
+]
+Revision = Annotated[
+    str | None, typer.Option("--revision", metavar="NAME", help="A hub model's branch, tag or commit.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Show warnings and errors only.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Use what is on this disk only.")]
+
+
+@app.command("list")
+def list_models(as_json: AsJson = False) -> None:
+    """List the presets' models and every model in the caches: name, source, size, and where it lies.
+
+    Example: minigen models list
+    """
+    from .inventory import entries
+
+    found = entries(warn=lambda text: say(f"warning: {text}"))
+    if as_json:
+        _print_json([entry.as_json() for entry in found])
+        return
+    rows = [("NAME", "SOURCE", "SIZE", "WHERE")]
+    for entry in found:
+        size = bytes_text(entry.num_bytes) if entry.num_bytes is not None else "-"
+        rows.append((entry.label, entry.source, size, str(entry.path) if entry.path else "not fetched"))
+    _print_rows(rows)
+
+
+@app.command()
+def pull(which: Which = "", revision: Revision = None, quiet: Quiet = False, offline: Offline = False) -> None:
+    """Fetch a model ahead of its first use; without MODEL that of the default preset.
+
+    Example: minigen models pull smollm2
+    """
+    from .. import presets
+    from ..generation.folder import inspect_folder, inspect_gguf
+    from ..generation.installed import size_on_disk
+    from ..generation.sources import fetch
+    from .progress import TerminalProgress
+
+    progress = TerminalProgress(quiet)
+    files = fetch(_sources(which or presets.DEFAULT, revision), offline=offline, progress=progress)
+    if files.gguf is None:
+        inspect_folder(files.path, trust_remote_code=True)  # nothing of it runs here
+        num_bytes = size_on_disk(files.path)
+    else:
+        inspect_gguf(files.path / files.gguf)
+        num_bytes = (files.path / files.gguf).stat().st_size
+    progress.note(f"{files.name} lies in {files.path} ({bytes_text(num_bytes)}).")
+
+
+@app.command()
+def path(which: Which, revision: Revision = None) -> None:
+    """Print the folder, or the GGUF file, of a model that has been fetched.
+
+    Example: ls "$(minigen models path smollm2)"
+    """
+    files = _files(which, revision)
+    typer.echo(str(files.path / files.gguf if files.gguf else files.path))
+
+
+@app.command()
+def show(which: Which, revision: Revision = None, as_json: AsJson = False) -> None:
+    """Describe a model that has been fetched: its sizes, window, vocabulary and end tokens. The weights are not loaded.
+
+    Example: minigen models show smollm2
+    """
+    from ..generation.describe import describe
+
+    facts = describe(_files(which, revision))
+    _print_json(_document(facts)) if as_json else _print_rows(_lines(facts))
+
+
+@app.command()
+def rm(which: Which) -> None:
+    """Delete a model from the caches; your own folders and files are left alone.
+
+    Example: minigen models rm smollm2
+    """
+    from ..generation.errors import SourceError
+    from ..generation.installed import installed, remove
+    from ..generation.sources import PathSource
+
+    names = [which] if which in {model.name for model in installed()} else []
+    if not names:
+        files = _files(which, None)
+        if isinstance(files.source, PathSource):
+            raise SourceError(f"{files.path} is not in a cache of minigen's: delete it yourself if it is not needed.")
+        names = [files.name]
+    for name in names:
+        say(f"Removed {name}: {bytes_text(remove(name))} freed.")
+
+
+def _sources(which: str, revision: str | None) -> tuple[Source, ...]:
+    """Give the sources of a preset, by name or file, or the one source that the text names."""
+    from .. import presets
+    from ..generation.errors import SourceError
+    from ..generation.sources import parse_source
+
+    if not which.endswith((".yaml", ".yml")) and which not in {item.name for item in presets.names()}:
+        return (parse_source(which, revision),)
+    if revision is not None:
+        raise SourceError(f"A revision ({revision}) goes with a hub model only, and {which} is a preset.")
+    return presets.load(which).model.sources
+
+
+def _files(which: str, revision: str | None) -> ModelFiles:
+    """Give the files of a model that is on this disk. Raises SourceError for one that is not."""
+    from ..generation.errors import SourceError
+    from ..generation.sources import locate
+
+    for source in _sources(which, revision):
+        if files := locate(source):
+            return files
+    raise SourceError(f"The model {which} is not on this machine; minigen models pull {which} fetches it.")
+
+
+def _document(facts: Description) -> dict[str, Any]:
+    return {
+        "name": facts.name,
+        "path": str(facts.path),
+        "revision": facts.revision,
+        "architecture": facts.architecture,
+        "parameters": facts.num_weights,
+        "dtype": facts.dtype,
+        "bytes": facts.num_bytes,
+        "window": facts.window,
+        "vocab_size": facts.vocab_size,
+        "end_tokens": [{"id": token.id, "text": token.text} for token in facts.end_tokens],
+        "chat_template": facts.has_chat_template,
+        "needs_trust_remote_code": facts.needs_own_code,
+    }
+
+
+def _lines(facts: Description) -> list[tuple[str, ...]]:
+    ends = ", ".join(f"{token.id} {token.text or '(text unknown)'}" for token in facts.end_tokens)
+    return [
+        ("name", facts.name),
+        ("path", str(facts.path)),
+        *([("revision", facts.revision)] if facts.revision else []),
+        ("architecture", facts.architecture),
+        ("parameters", f"{facts.num_weights:,}"),
+        ("dtype", facts.dtype),
+        ("on disk", bytes_text(facts.num_bytes)),
+        ("window", f"{facts.window} tokens" if facts.window else "unknown"),
+        ("vocabulary", f"{facts.vocab_size} tokens" if facts.vocab_size else "unknown"),
+        ("end tokens", ends or "none"),
+        ("chat template", "yes" if facts.has_chat_template else "no"),
+        *([("own code", "needs --trust-remote-code")] if facts.needs_own_code else []),
+    ]
+
+
+def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:
+    """Print columns two spaces apart; the last one is not padded."""
+    cells = [[shown_in_cell(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        padded = [cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)]
+        typer.echo("  ".join([*padded, row[-1]]))
+
+
+def _print_json(content: Any) -> None:
+    sys.stdout.write(json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")

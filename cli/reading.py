@@ -1,0 +1,161 @@
+"""The prompt: the argument, then files, then standard input, joined by a blank line.
+
+Where the argument or a preset's template says {input}, the others stand there instead.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from ..generation.errors import PromptError, UsageError
+
+MAX_BYTES = 32 * 2**20
+PLACE = "{input}"
+_STDIN = "-"
+_BOM = b"\xef\xbb\xbf"
+
+
+class Stdin(Protocol):
+    """Standard input, as far as it is needed."""
+
+    @property
+    def buffer(self) -> BinaryIO: ...
+
+    def isatty(self) -> bool: ...
+
+
+class Reader:
+    """Reads texts as UTF-8 and counts their bytes; together they may not pass `limit`."""
+
+    def __init__(
+        self,
+        stdin: Stdin | None,
+        *,
+        note: Callable[[str], None] = lambda text: None,
+        limit: int = MAX_BYTES,
+        patience: float = 1.0,  # seconds of waiting before a note
+    ) -> None:
+        self._stdin, self._note, self._patience = stdin, note, patience
+        self._limit = self._left = limit
+
+    def argument(self, text: str, name: str) -> str:
+        """Give a text of the command line, which the shell may have passed in any bytes."""
+        raw = os.fsencode(text) if os.name == "posix" else text.encode("utf-8", "surrogatepass")
+        self._count(len(raw), name)
+        return _decoded(raw, name)
+
+    def file(self, path: Path) -> str:
+        """Give a file's text without its final newline."""
+        if str(path) == _STDIN:
+            return self.stdin()
+        try:
+            with path.open("rb") as stream:
+                facts = os.fstat(stream.fileno())
+                if stat.S_ISREG(facts.st_mode) and facts.st_size > self._left:
+                    self._refuse(str(path), f"{facts.st_size:,} bytes")
+                raw = stream.read(self._left + 1)
+        except OSError as error:
+            raise UsageError(f"The file {str(path)!r} cannot be read: {error.strerror}.") from error
+        return self._text(raw, str(path))
+
+    def stdin(self) -> str:
+        """Give the text of standard input without its final newline; say so when that takes a while."""
+        if self._stdin is None:
+            return ""
+        if self._stdin.isatty():
+            self._note("Type the prompt; Ctrl-D on a line of its own ends it.")
+            return self._text(self._stdin.buffer.read(self._left + 1), "standard input")
+        waiting = "waiting for standard input to end; --no-stdin would leave it alone."
+        timer = threading.Timer(self._patience, self._note, [waiting])
+        timer.daemon = True
+        timer.start()
+        try:
+            raw = self._stdin.buffer.read(self._left + 1)
+        except OSError as error:
+            raise UsageError(f"Standard input cannot be read: {error.strerror}.") from error
+        finally:
+            timer.cancel()
+        return self._text(raw, "standard input")
+
+    def _text(self, raw: bytes, name: str) -> str:
+        self._count(len(raw), name)
+        text = _decoded(raw, name)
+        return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
+
+    def _count(self, size: int, name: str) -> None:
+        if size > self._left:
+            self._refuse(name, f"more than {self._limit:,} bytes" if size > self._limit else f"{size:,} bytes or more")
+        self._left -= size
+
+    def _refuse(self, name: str, size: str) -> None:
+        already = self._limit - self._left
+        before = f" after {already:,} bytes from elsewhere" if already else ""
+        raise PromptError(
+            f"The input is too large: {name} has {size}{before}, and the limit is {self._limit:,} bytes "
+            f"({self._limit // 2**20} MiB) in all."
+        )
+
+
+def _decoded(raw: bytes, name: str) -> str:
+    start = len(_BOM) if raw.startswith(_BOM) else 0
+    try:
+        return raw[start:].decode("utf-8")
+    except UnicodeDecodeError as error:
+        at = error.start + start
+        raise PromptError(
+            f"The input must be UTF-8, and {name} has the byte 0x{raw[at]:02x} at offset {at}: "
+            "convert it, for example with iconv -f LATIN1 -t UTF-8."
+        ) from None
+
+
+def read_prompt(
+    reader: Reader,
+    argument: str | None,
+    files: Sequence[Path],
+    *,
+    template: str | None = None,
+    use_stdin: bool = True,
+    is_stdin_terminal: bool = False,
+) -> str:
+    """Read and join what the user gave. Raises PromptError where nothing was given, or not UTF-8, or too much.
+
+    template: a preset's text around the prompt, which holds {input}.
+    """
+    names = [argument, *map(str, files)]
+    if names.count(_STDIN) > 1:
+        raise UsageError("Standard input can be read only once: give - for PROMPT or for one --file.")
+    if _STDIN in names and not use_stdin:
+        raise UsageError("- reads standard input, and --no-stdin forbids it: give one of them.")
+    is_last = use_stdin and _STDIN not in names and (not is_stdin_terminal or (argument is None and not files))
+    head = reader.stdin() if argument == _STDIN else reader.argument(argument, "the prompt") if argument else ""
+    parts = [reader.file(path) for path in files]
+    parts += [reader.stdin()] if is_last else []
+    text = _joined(head if argument != _STDIN else None, head, parts)
+    if not text and argument not in (None, _STDIN):
+        raise PromptError("The prompt is empty.")
+    if not text:
+        raise PromptError(
+            'There is no prompt: give one as an argument (minigen run "..."), with --file, or on standard input.'
+        )
+    return text if template is None else template.replace(PLACE, text, 1)
+
+
+def _joined(typed: str | None, head: str, parts: Sequence[str]) -> str:
+    """Join the texts; `typed`, the argument, may hold the place for the others. An inserted text is never searched."""
+    others = "\n\n".join(part for part in parts if part)
+    if typed is not None and PLACE in typed and others:
+        return typed.replace(PLACE, others, 1)
+    return "\n\n".join(text for text in (head, others) if text)
+
+
+def standard_input() -> Stdin | None:
+    """Give standard input, or None where the program was started without one."""
+    if sys.stdin is None or sys.stdin.closed:
+        return None
+    return sys.stdin

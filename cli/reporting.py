@@ -1,0 +1,99 @@
+"""What is said about a run besides its text: the settings with -v, the statistics, and what loading does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from ..generation.progress import Progress, bytes_text
+from ..generation.stats import peak_memory_bytes
+from .colors import is_terminal
+from .notes import Notes
+from .samples import CHOSEN_SEED, Run, Sample
+
+
+class LoadProgress:
+    """Passes the progress of a load on, on a screen from which the status line is gone."""
+
+    def __init__(self, inner: Progress, notes: Notes) -> None:
+        self._inner, self._notes = inner, notes
+
+    def note(self, text: str) -> None:
+        """Pass a note on."""
+        self._notes.clear()
+        self._inner.note(text)
+
+    def start(self, label: str, total: int | None) -> None:
+        """Pass the start of a phase on."""
+        self._notes.clear()
+        self._inner.start(label, total)
+
+    def advance(self, amount: int) -> None:
+        """Pass a count on."""
+        self._inner.advance(amount)
+
+    def finish(self) -> None:
+        """Pass the end of a phase on."""
+        self._inner.finish()
+
+
+class Report:
+    """Says how a run is set and how it went, where that is wanted."""
+
+    def __init__(self, run: Run, notes: Notes, *, is_verbose: bool, is_quiet: bool) -> None:
+        self._run, self._notes, self._is_verbose = run, notes, is_verbose
+        self._has_statistics = is_verbose or (is_terminal(sys.stderr) and not is_quiet)
+
+    def start(self, seed: int) -> None:
+        """Note the seed in use, and with -v show every setting with its origin."""
+        if self._is_verbose:
+            self._notes.plain(settings_text(self._run, seed))
+
+    def end(self, sample: Sample) -> None:
+        """Show the statistics of a sample."""
+        if self._has_statistics:
+            self._notes.plain(statistics_line(sample, self._run.device))
+
+
+def settings_text(run: Run, seed: int) -> str:
+    """Give one line for each setting: its name, its value, its origin."""
+    lines: Mapping[str, tuple[str, str]] = {
+        "model": (run.model, ""),
+        "preset": (run.preset, ""),
+        **{name: (_written(choice.value), choice.origin) for name, choice in run.settings.items()},
+    }
+    if run.settings["seed"].value is None:
+        lines = {**lines, "seed": (str(seed), CHOSEN_SEED)}
+    name_width = max(len(name) for name in lines)
+    value_width = min(max(len(value) for value, _ in lines.values()), 24)
+    return "\n".join(
+        f"{name:<{name_width}}  {value:<{value_width}}  {origin}".rstrip() for name, (value, origin) in lines.items()
+    )
+
+
+def statistics_line(sample: Sample, device: str) -> str:
+    """Give a sample's numbers on one line."""
+    stats = sample.stats
+    first = stats.first_token_seconds
+    parts = [
+        f"{stats.prompt_tokens} prompt + {stats.completion_tokens} new tokens",
+        f"first token {first:.2f} s" if first is not None else None,
+        _speed("prefill", stats.prefill_tokens_per_second),
+        _speed("decode", stats.decode_tokens_per_second),
+        f"peak {bytes_text(peak_memory_bytes(device))}",
+        f"seed {sample.seed}",
+        str(sample.finish_reason),
+    ]
+    return " · ".join(part for part in parts if part is not None)
+
+
+def _speed(name: str, tokens_per_second: float | None) -> str | None:
+    return None if tokens_per_second is None else f"{name} {tokens_per_second:.1f} tok/s"
+
+
+def _written(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={number:g}" for key, number in value.items()) or "none"
+    if isinstance(value, tuple | list):
+        return ", ".join(repr(item) for item in value) or "none"
+    return "true" if value is True else "false" if value is False else str(value)

@@ -1,0 +1,227 @@
+"""`minigen run`: flags in, settings merged, the engine stepped, a view fed."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..generation.errors import UsageError
+from . import options as o
+from .notes import Notes
+
+if TYPE_CHECKING:
+    from ..generation.model import Model
+    from ..generation.prompt import Prompt
+    from ..presets import Settings
+    from .interrupts import Interrupts
+    from .job import Flags, Job
+    from .samples import Run
+    from .views import View
+    from .writing import Destination
+
+
+def run(
+    context: typer.Context,
+    prompt: o.PromptText = None,
+    file: o.Files = None,
+    system: o.System = None,
+    chat: o.Chat = False,
+    raw: o.Raw = False,
+    chat_template: o.ChatTemplate = None,
+    truncate: o.Truncate = None,
+    preset: o.PresetName = None,
+    model: o.ModelSource = None,
+    revision: o.Revision = None,
+    device: o.Device = None,
+    dtype: o.Dtype = None,
+    threads: o.Threads = None,
+    temperature: o.Temperature = None,
+    top_k: o.TopK = None,
+    top_p: o.TopP = None,
+    min_p: o.MinP = None,
+    typical_p: o.TypicalP = None,
+    repetition_penalty: o.RepetitionPenalty = None,
+    frequency_penalty: o.FrequencyPenalty = None,
+    presence_penalty: o.PresencePenalty = None,
+    no_repeat_ngram_size: o.NoRepeatNgramSize = None,
+    logit_bias: o.LogitBias = None,
+    max_new_tokens: o.MaxNewTokens = None,
+    stop: o.Stop = None,
+    ignore_eos: o.IgnoreEos = False,
+    seed: o.Seed = None,
+    num_samples: o.NumSamples = None,
+    inspect: o.Inspect = False,
+    top: o.Top = None,
+    json: o.Json = False,
+    jsonl: o.JsonLines = False,
+    color: o.Color = "auto",
+    quiet: o.Quiet = False,
+    verbose: o.Verbose = False,
+    debug: o.Debug = False,  # main() sees to it
+    output: o.OutputFile = None,
+    version: o.Version = False,
+    offline: o.Offline = False,
+    no_stdin: o.NoStdin = False,
+    trust_remote_code: o.TrustRemoteCode = False,
+) -> None:
+    """Generate text from a prompt."""
+    notes = Notes(sys.stderr, is_quiet=quiet)
+    notes.status("starting ...")  # before anything that takes its time
+    try:
+        raise typer.Exit(execute(_given(context.params), notes, context.obj))
+    finally:
+        notes.clear()
+
+
+def _given(params: dict[str, Any]) -> Flags:
+    """Give the parameters of a command as flags."""
+    from .job import Flags
+
+    named = {name: value for name, value in params.items() if name in Flags.__dataclass_fields__}
+    named["num_samples"] = params["num_samples"] or 1
+    return Flags(**named, sampling=_sampling(params))
+
+
+def _sampling(params: dict[str, Any]) -> dict[str, Any]:
+    """Give the sampling settings among a command's parameters; None means not given."""
+    from ..presets.settings import SAMPLING
+
+    given = {name: params.get(name) for name in SAMPLING}
+    given["logit_bias"] = dict(params["logit_bias"]) if params["logit_bias"] else None
+    given["stop"] = list(params["stop"]) if params["stop"] else None
+    given["ignore_eos"] = params["ignore_eos"] or None
+    return given
+
+
+def execute(given: Flags, notes: Notes, interrupts: Interrupts) -> int:
+    """Do a run and give its exit code. Everything that needs no model is checked before one is loaded."""
+    gc.disable()  # until the model is loaded: imports make no garbage, and looking for it takes a fifth of their time
+    from .job import build_job, check_contradictions
+    from .writing import Destination
+
+    check_contradictions(given)
+    with Destination(given.output) as destination:
+        return _generate(given, build_job(given, notes), destination, notes, interrupts)
+
+
+def _generate(given: Flags, job: Job, destination: Destination, notes: Notes, interrupts: Interrupts) -> int:
+    from dataclasses import replace
+
+    from .. import presets
+    from .reporting import Report
+    from .samples import Run
+
+    notes.status(f"loading {given.model or job.preset.name} ...")
+    began = time.perf_counter()
+    model = _load(given, job, notes)
+    gc.freeze()  # the libraries stay to the end: never look through them again
+    gc.enable()
+    load_seconds = time.perf_counter() - began
+    for text in model.warnings:
+        notes.warn(f"warning: {text}")
+    settings = presets.resolve(job.preset, job.flags, model.sampling_defaults)
+    settings = replace(settings, device=model.device, dtype=model.dtype, mode=_mode(settings, job, model, notes))
+    prompt = _encoded(job, model, settings, notes)
+    notes.status(f"reading the prompt ({len(prompt.ids)} tokens) ...")
+
+    from ..generation.engine import Engine
+    from .generating import Generation, Plan
+
+    choices = settings.choices()
+    shared = Run(model=model.name, preset=job.preset.name, prompt=job.prompt, settings=choices, device=model.device)
+    report = Report(shared, notes, is_verbose=given.verbose, is_quiet=given.quiet)
+    plan = Plan(
+        prompt=prompt,
+        params=settings.params,
+        num_samples=job.num_samples,
+        num_candidates=job.num_candidates,
+        does_keep_outputs=job.format != "text" and job.num_candidates > 0,
+        load_seconds=load_seconds,
+    )
+
+    def start(seed: int) -> None:
+        destination.keep()  # from here on what there is of the text is kept
+        report.start(seed)
+
+    view = _view(given, job, shared, model, destination)
+    return Generation(Engine(model), plan, view, notes, interrupts, start=start, report=report.end).run()
+
+
+def _load(given: Flags, job: Job, notes: Notes) -> Model:
+    from .progress import TerminalProgress
+    from .reporting import LoadProgress
+
+    progress = LoadProgress(TerminalProgress(given.quiet), notes)
+    from ..generation.model import load_model
+
+    return load_model(job.model, offline=given.offline, progress=progress, threads=given.threads)
+
+
+def _mode(settings: Settings, job: Job, model: Model, notes: Notes) -> str:
+    """Give chat or raw; `auto` is chat where there is a template."""
+    has_template = model.has_chat_template or job.chat_template is not None
+    mode = settings.mode if settings.mode != "auto" else "chat" if has_template else "raw"
+    if mode == "chat" and not has_template:
+        raise UsageError(f"The model {model.name} has no chat template: give one with --chat-template, or use --raw.")
+    if mode == "raw" and job.is_system_flag:
+        raise UsageError(
+            f"--system needs a chat template, and {model.name} is used without one: "
+            "give --chat-template, or put that text into the prompt."
+        )
+    if mode == "raw" and job.system is not None:
+        notes.warn(f"warning: the preset's system text is left out, since {model.name} continues raw text.")
+    return mode
+
+
+def _encoded(job: Job, model: Model, settings: Settings, notes: Notes) -> Prompt:
+    """Turn the prompt into ids that fit the model's window; a cut is announced."""
+    from ..generation.prompt import encode_chat, encode_raw, fit
+
+    def encode(text: str) -> Prompt:
+        if settings.mode == "raw":
+            return encode_raw(model.tokenizer, text)
+        system = [{"role": "system", "content": job.system}] if job.system is not None else []
+        messages = [*system, {"role": "user", "content": text}]
+        return encode_chat(model.tokenizer, messages, template=job.chat_template)
+
+    prompt, cut = fit(
+        encode,
+        job.prompt,
+        window=model.window,
+        max_new_tokens=settings.params.max_new_tokens,
+        truncate=job.truncate,
+        tokenizer=model.tokenizer,
+    )
+    if cut is not None:
+        place = "beginning" if job.truncate == "head" else "end"
+        notes.warn(
+            f"warning: the prompt is too long for the window of {model.window} tokens: "
+            f"{cut.dropped} tokens at its {place} were dropped, {cut.kept} kept."
+        )
+    return prompt
+
+
+def _view(given: Flags, job: Job, shared: Run, model: Model, destination: Destination) -> View:
+    from .colors import console_for, is_terminal, may_redraw
+    from .live import LiveView
+    from .tokens import TokenNames
+    from .views import TableView, TextView
+
+    names = TokenNames(model.tokenizer)
+    if job.format != "text":
+        from .documents import DocumentView
+
+        is_stream = job.format == "jsonl"
+        does_inspect = job.num_candidates > 0
+        return DocumentView(destination.stream, shared, names.text, does_stream=is_stream, does_inspect=does_inspect)
+    text = TextView(destination.stream, is_terminal=destination.is_terminal)
+    if not job.num_candidates:
+        return text
+    tables = console_for(sys.stderr, given.color)
+    if may_redraw(destination.stream) and is_terminal(sys.stderr):
+        return LiveView(console_for(destination.stream, given.color), tables, names)
+    return TableView(text, tables, names)

@@ -1,0 +1,209 @@
+"""Inspection tables at any width: one step's candidates, and one line per token of a whole text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ..generation.trace import Candidate, Draw
+from .shown import shown_in_cell
+
+CHOSEN, DROPPED, HEAD = "bold green", "dim", "bold"
+_MAX_TOKEN, _MIN_TOKEN = 18, 8
+_WIDE = 60  # columns from which there is room for two between cells
+
+
+class Names(Protocol):
+    """What tables ask about tokens."""
+
+    def label(self, token_id: int) -> str: ...
+
+
+class Column(NamedTuple):
+    """A column: its title, its width, how soon it goes when room is short, and its side."""
+
+    title: str
+    width: int
+    need: int  # 0 stays longest
+    is_right: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row: a cell for each column, and a style."""
+
+    cells: Sequence[str]
+    style: str = ""
+
+
+def candidate_table(step: int, draw: Draw, names: Names, *, width: int, max_rows: int | None = None) -> Group:
+    """Give the candidates of one step, likeliest first, under a line that tells the chosen one.
+
+    max_rows: lines in all; the chosen candidate stays among them.
+    """
+    columns = [
+        Column("", 1, 0),
+        Column("rank", 4, 3),
+        Column("token", _MAX_TOKEN, 0, is_right=False),
+        Column("id", 6, 4),
+        Column("logit", 8, 5),
+        Column("raw p", 6, 1),
+        Column("final p", 7, 0),
+        Column("dropped by", 10, 2, is_right=False),
+    ]
+    rows = [_candidate_row(rank, one, draw, names) for rank, one in _ranked(draw)]
+    title = Text(_cut(headline(step, draw, names), width), style=HEAD, no_wrap=True)
+    room = None if max_rows is None else max(max_rows - 2, 1)
+    return Group(title, *_lines(columns, _within(rows, room), width))
+
+
+def headline(step: int, draw: Draw, names: Names) -> str:
+    """Say in one line what was chosen at a step, and how it stood."""
+    how = "greedy" if draw.u is None else f"u {draw.u:.4f}"
+    return f"token {step}: {names.label(draw.token_id)}  rank {draw.rank}, {draw.entropy:.2f} bits, {how}"
+
+
+class SummaryRow(NamedTuple):
+    """What is left to say of a step when its table is gone."""
+
+    step: int
+    token: str
+    token_id: int
+    raw_p: float
+    final_p: float
+    rank: int
+    entropy: float  # bits
+    runner_up: str
+
+
+def summary_row(step: int, draw: Draw, names: Names) -> SummaryRow:
+    """Give the line of one step in the summary of a text."""
+    other = next((one for _, one in _ranked(draw) if one.token_id != draw.token_id), None)
+    runner_up = "" if other is None else f"{probability(math.exp(other.logprob))} {names.label(other.token_id)}"
+    return SummaryRow(
+        step,
+        names.label(draw.token_id),
+        draw.token_id,
+        math.exp(draw.logprob),
+        draw.final_prob,
+        draw.rank,
+        draw.entropy,
+        runner_up,
+    )
+
+
+def summary_table(rows: Sequence[SummaryRow], *, width: int) -> Group:
+    """Give one line for each token of a text."""
+    columns = [
+        Column("step", 4, 2),
+        Column("token", _MAX_TOKEN, 0, is_right=False),
+        Column("id", 6, 5),
+        Column("raw p", 6, 1),
+        Column("final p", 7, 0),
+        Column("rank", 4, 3),
+        Column("bits", 5, 4),
+        Column("runner-up (raw p)", 17, 6, is_right=False),
+    ]
+    return Group(*_lines(columns, [Row(_summary_cells(row)) for row in rows], width))
+
+
+def probability(p: float) -> str:
+    """Write a probability in at most six columns; a very small one is not shown as none."""
+    if p == 0:
+        return "0"
+    return "<.0001" if p < 0.00005 else f"{p:.4f}"
+
+
+def _summary_cells(row: SummaryRow) -> list[str]:
+    numbers = [probability(row.raw_p), probability(row.final_p), str(row.rank), f"{row.entropy:.2f}"]
+    return [str(row.step), row.token, str(row.token_id), *numbers, row.runner_up]
+
+
+def _ranked(draw: Draw) -> list[tuple[int, Candidate]]:
+    """Pair the candidates with their ranks; only the chosen one can stand outside the likeliest."""
+    ordered = sorted(draw.candidates, key=lambda one: (-one.logprob, one.token_id))
+    return [(draw.rank if one.token_id == draw.token_id else rank, one) for rank, one in enumerate(ordered, start=1)]
+
+
+def _candidate_row(rank: int, one: Candidate, draw: Draw, names: Names) -> Row:
+    is_chosen = one.token_id == draw.token_id
+    style = CHOSEN if is_chosen else DROPPED if one.dropped_by else ""
+    cells = [
+        ">" if is_chosen else "",
+        str(rank),
+        names.label(one.token_id),
+        str(one.token_id),
+        f"{one.logit:.3f}",
+        probability(math.exp(one.logprob)),
+        probability(one.final_prob),
+        one.dropped_by or "",
+    ]
+    return Row(cells, style)
+
+
+def _within(rows: list[Row], room: int | None) -> list[Row]:
+    """Keep the first rows, and the chosen one."""
+    if room is None or len(rows) <= room:
+        return rows
+    chosen = next((row for row in rows if row.style == CHOSEN), rows[0])
+    return rows[:room] if chosen in rows[:room] else [*rows[: room - 1], chosen]
+
+
+def _lines(columns: Sequence[Column], rows: Sequence[Row], width: int) -> list[RenderableType]:
+    """Write titles and rows as lines, in the columns for which there is room; the token's gives way first."""
+    gap = 2 if width >= _WIDE else 1
+    token = next(i for i, column in enumerate(columns) if column.title == "token")
+    widths = [_column_width(i, column, rows) for i, column in enumerate(columns)]
+    widths[token] = _MIN_TOKEN
+    kept = _fitting(columns, widths, gap, width)
+    spare = width - _total(kept, widths, gap)
+    widths[token] = max(1, min(_MAX_TOKEN, _MIN_TOKEN + spare))
+    if not columns[kept[-1]].is_right:  # the last column takes what is left
+        widths[kept[-1]] += max(0, width - _total(kept, widths, gap))
+
+    def line(cells: Sequence[str], style: str) -> Text:
+        written = (_cell(cells[i], widths[i], columns[i].is_right) for i in kept)
+        return Text(_cut((" " * gap).join(written), width).rstrip(), style=style, no_wrap=True)
+
+    return [line([column.title for column in columns], HEAD), *(line(row.cells, row.style) for row in rows)]
+
+
+def _column_width(index: int, column: Column, rows: Sequence[Row]) -> int:
+    """Give a column's width: the same at each step, but no number is cut."""
+    if not column.is_right:
+        return column.width
+    return max([column.width, *(cell_len(row.cells[index]) for row in rows)])
+
+
+def _fitting(columns: Sequence[Column], widths: Sequence[int], gap: int, width: int) -> list[int]:
+    """Give the columns to keep: those needed least go first."""
+    kept = list(range(len(columns)))
+    for i in sorted(kept, key=lambda i: -columns[i].need):
+        if _total(kept, widths, gap) <= width or columns[i].need == 0:
+            break
+        kept.remove(i)
+    return kept
+
+
+def _total(kept: Sequence[int], widths: Sequence[int], gap: int) -> int:
+    return sum(widths[i] for i in kept) + gap * (len(kept) - 1)
+
+
+def _cell(text: str, width: int, is_right: bool) -> str:
+    cut = _cut(text, width)
+    room = " " * (width - cell_len(cut))
+    return room + cut if is_right else cut + room
+
+
+def _cut(text: str, width: int) -> str:
+    """Cut a line to `width` columns, with a mark where something is missing."""
+    text = shown_in_cell(text)
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, max(width - 1, 0)).rstrip() + "…" if width > 1 else set_cell_size(text, width)

@@ -1,0 +1,67 @@
+"""What a token is called: its text, the name of a special one, the bytes of half a character, or its bare id."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from .shown import shown_in_cell
+
+_PRINTABLE: Final = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+_HIDDEN: Final = [byte for byte in range(0x100) if byte not in _PRINTABLE]
+# Byte-level vocabularies write a byte as one printable character: itself, or the next one from U+0100 on.
+_BYTE_OF: Final = {chr(byte): byte for byte in _PRINTABLE} | {chr(0x100 + n): byte for n, byte in enumerate(_HIDDEN)}
+_BROKEN = "\ufffd"
+
+
+class TokenNames:
+    """Names tokens of a transformers tokenizer, each one looked up once."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._texts: dict[int, str] = {}
+        added = getattr(tokenizer, "added_tokens_decoder", {})
+        self._special = {token_id for token_id, token in added.items() if token.special}
+        self._special |= set(getattr(tokenizer, "all_special_ids", ()))
+
+    def is_special(self, token_id: int) -> bool:
+        """Whether a token steers the model rather than being text."""
+        return token_id in self._special
+
+    def text(self, token_id: int) -> str:
+        """Give a token's own text; a special token's name; `<id 300>` for an id that the tokenizer lacks."""
+        if token_id not in self._texts:
+            self._texts[token_id] = self._looked_up(token_id)
+        return self._texts[token_id]
+
+    def label(self, token_id: int) -> str:
+        """Give a token on one line: text in quotes, with what cannot be seen made visible."""
+        piece = self._piece(token_id)
+        if piece is None:
+            return self.text(token_id)
+        if self.is_special(token_id):
+            return f"special {shown_in_cell(piece)}"
+        text = self.text(token_id)
+        return f'"{_bytes_shown(piece) if _BROKEN in text else shown_in_cell(text)}"'
+
+    def _piece(self, token_id: int) -> str | None:
+        if not 0 <= token_id < len(self._tokenizer):
+            return None
+        piece = self._tokenizer.convert_ids_to_tokens(token_id)
+        return piece if isinstance(piece, str) else None
+
+    def _looked_up(self, token_id: int) -> str:
+        piece = self._piece(token_id)
+        if piece is None:
+            return f"<id {token_id}>"
+        if self.is_special(token_id):
+            return piece
+        text = str(self._tokenizer.decode([token_id], skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        is_stripped = piece.startswith("▁") and not text.startswith(" ")  # SentencePiece: a word with its space
+        return f" {text}" if is_stripped else text
+
+
+def _bytes_shown(piece: str) -> str:
+    """Write a token that is a part of a character by its bytes, where its vocabulary name tells them."""
+    if all(char in _BYTE_OF for char in piece) and not piece.startswith("<0x"):
+        return "".join(f"\\x{_BYTE_OF[char]:02x}" for char in piece)
+    return shown_in_cell(piece)

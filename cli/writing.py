@@ -1,0 +1,88 @@
+"""Where the text or the JSON goes: standard output, or a file that appears when it is whole."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+from ..generation.errors import UsageError
+from .colors import is_terminal
+
+
+class Destination:
+    """A text stream in a context. A file is written aside and renamed at the end, if `keep` was called.
+
+    Raises UsageError, before anything is generated, for a file that cannot be written.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = None if path is None or str(path) == "-" else path
+        self._aside: Path | None = None
+        self._is_kept = False
+        self.stream = _standard_output() if self._path is None else self._opened(self._path)
+        self.is_terminal = is_terminal(self.stream)
+
+    def __enter__(self) -> Destination:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._path is None:
+            return
+        self.stream.close()
+        if self._aside is None:
+            return
+        if self._is_kept:
+            os.replace(self._aside, self._path)
+        else:
+            self._aside.unlink(missing_ok=True)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether this is a file rather than standard output."""
+        return self._path is not None
+
+    def keep(self) -> None:
+        """Let the file stand, as far as it is written, once the context ends."""
+        self._is_kept = True
+
+    def _opened(self, path: Path) -> TextIO:
+        target = Path(os.path.realpath(path))  # a link stays a link
+        self._path = target
+        try:
+            facts = target.stat() if target.exists() else None
+            if facts is not None and not stat.S_ISREG(facts.st_mode):
+                return target.open("w", encoding="utf-8", newline="")  # a device or a pipe; a folder fails here
+            descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+            self._aside = Path(name)
+            os.chmod(name, stat.S_IMODE(facts.st_mode) if facts else 0o666 & ~_umask())
+            return os.fdopen(descriptor, "w", encoding="utf-8", newline="")
+        except OSError as error:
+            raise UsageError(f"--output {str(path)!r} cannot be written: {error.strerror}.") from error
+
+
+def _standard_output() -> TextIO:
+    """Give standard output, made so that no character stops it: a pipe takes UTF-8 unless told otherwise."""
+    stream = sys.stdout
+    if stream is None:
+        raise UsageError("Standard output is closed; give a file with --output.")
+    if isinstance(stream, io.TextIOWrapper):
+        if is_terminal(stream) or os.environ.get("PYTHONIOENCODING"):
+            stream.reconfigure(errors="replace")
+        else:
+            stream.reconfigure(encoding="utf-8", errors="replace", newline="")
+    return stream
+
+
+def _umask() -> int:
+    """Give the process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,315 @@
+"""The command itself: exit codes, streams, files, pipes and signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from minigen.cli.app import main
+from minigen.cli.document_schema import JSON_SCHEMA
+from stubs import CHAT_TEMPLATE, byte_tokenizer, scripted_folder
+
+COMMAND = [sys.executable, "-m", "minigen.cli"]
+TEXT = "Hello [/INST] arr[i] 中\n\x1b[2J " + "x" * 90  # printed as it is in a pipe
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model that writes TEXT after a prompt of two tokens."""
+    script = [*TEXT.encode(), 257]
+    path = tmp_path_factory.mktemp("model")
+    return str(scripted_folder(path, script, prompt_length=2, tokenizer=byte_tokenizer()))
+
+
+@pytest.fixture(autouse=True)
+def _no_stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with open(os.devnull) as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        yield
+
+
+def run_process(*arguments: str, stdin: bytes = b"", **environ: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        input=stdin,
+        capture_output=True,
+        env={**os.environ, **environ},
+        timeout=120,
+        check=False,
+    )
+
+
+def run_raw(folder: str, *arguments: str) -> int:
+    return main(["run", "ab", "--raw", "-m", folder, *arguments])
+
+
+def test_a_pipe_gets_exact_bytes_and_stderr_is_silent(folder: str) -> None:
+    """TTY-7, TTY-8, MKP-1, SEC-1, INP-10"""
+    done = run_process("run", "--raw", "-m", folder, "-t", "0", "--", "-5", COLUMNS="20", FORCE_COLOR="1")
+    assert (done.returncode, done.stdout, done.stderr) == (0, TEXT.encode(), b"")
+
+
+def test_a_narrow_encoding_replaces_what_it_lacks(folder: str) -> None:
+    """TTY-16"""
+    done = run_process("run", "ab", "--raw", "-m", folder, "-t", "0", PYTHONIOENCODING="cp1252")
+    assert (done.returncode, done.stdout, done.stderr) == (0, TEXT.replace("中", "?").encode("cp1252"), b"")
+
+
+def test_a_closed_pipe_ends_quietly(folder: str) -> None:
+    """TTY-1, U22"""
+    process = subprocess.Popen(
+        [*COMMAND, "run", "ab", "--raw", "-m", folder, "-t", "0"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_stdin_is_waited_for_ends_at_once(number: signal.Signals, code: int) -> None:
+    """U21"""
+    process = subprocess.Popen(
+        [*COMMAND, "run"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "minigen: waiting for standard input to end; --no-stdin would leave it alone.\n"
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (code, "")
+    assert err == ("minigen: interrupted.\n" if code == 130 else "minigen: terminated.\n")
+
+
+def test_a_signal_in_a_stream_leaves_valid_lines(folder: str) -> None:
+    """TTY-4"""
+    process = subprocess.Popen(
+        [*COMMAND, "run", "ab", "--raw", "-m", folder, "--jsonl", "-n", "1000"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    lines = [process.stdout.readline()]
+    process.send_signal(signal.SIGINT)
+    lines += process.stdout.read().splitlines()
+    process.stdout.close()
+    assert process.wait(60) == 130
+    last = json.loads(lines[-1])
+    assert (last["event"], last["finish_reason"]) == ("done", "interrupted")
+    assert all(json.loads(line) for line in lines)
+
+
+def test_json_stands_alone_on_stdout(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """U1, STA-7"""
+    assert run_raw(folder, "--json", "--inspect", "--top", "3", "--top-k", "1", "--seed", "5", "-n", "2", "-v") == 0
+    out, err = capsys.readouterr()
+    documents = [json.loads(line) for line in out.splitlines()]
+    for document in documents:
+        Draft202012Validator(JSON_SCHEMA).validate(document)
+        assert (document["text"], document["finish_reason"], document["stop"]) == (TEXT, "stop", 257)
+        assert "".join(token["text"] for token in document["tokens"]) == TEXT
+        assert document["tokens"][-1]["token"] == "<|end|>"
+        assert document["usage"]["completion_tokens"] == len(TEXT.encode()) + 1
+    assert [document["seed"] for document in documents] == [5, 6]
+    assert documents[0]["settings"]["top_k"] == {"value": 1, "origin": "flag --top-k"}
+    assert documents[0]["settings"]["mode"] == {"value": "raw", "origin": "flag --raw"}
+    assert documents[0]["settings"]["device"]["value"] == "cpu"
+    assert "top_k" in err
+    assert "flag --top-k" in err
+    assert "rank" not in err  # no tables
+
+
+def test_stdout_is_the_same_whatever_is_said_beside_it(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """U1"""
+    texts = []
+    for flag in ("-v", "-q", "--inspect"):
+        assert run_raw(folder, "-t", "0", flag) == 0
+        out, err = capsys.readouterr()
+        texts.append(out)
+        assert bool(err) is (flag != "-q")
+        assert "\x1b" not in err
+    assert texts == [TEXT] * 3
+
+
+def test_a_file_takes_the_text(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "out.txt"
+    target.write_text("old")
+    target.chmod(0o600)
+    assert run_raw(folder, "-t", "0", "-o", str(target)) == 0
+    assert target.read_bytes() == TEXT.encode()
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert capsys.readouterr().out == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_a_failed_run_leaves_the_file_alone(folder: str, tmp_path: Path) -> None:
+    target = tmp_path / "out.txt"
+    target.write_text("old")
+    assert main(["run", "x", "-m", str(tmp_path), "-o", str(target)]) == 2
+    assert run_raw(folder, "--logit-bias", "9999=1", "-o", str(target)) == 2
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_a_system_text_needs_a_template(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "ab", "-m", folder, "--system", "Be brief."]) == 2
+    assert "--system needs a chat template" in capsys.readouterr().err
+    assert main(["run", "ab", "-m", folder, "--chat"]) == 2
+    assert "has no chat template" in capsys.readouterr().err
+
+
+def test_chat_uses_the_given_template(tmp_path: Path, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    template = tmp_path / "chat.jinja"
+    template.write_text(CHAT_TEMPLATE)
+    flags = ["--chat-template", str(template), "--system", "S", "--json", "--max-new-tokens", "1"]
+    assert main(["run", "u", "-m", folder, *flags]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["settings"]["mode"]["value"] == "chat"
+    # bos, "system: S", end, newline, "user: u", end, newline, "assistant: "
+    assert document["usage"]["prompt_tokens"] == 1 + 9 + 1 + 1 + 7 + 1 + 1 + 11
+
+
+@pytest.mark.parametrize(("side", "place"), [("head", "beginning"), ("tail", "end")])
+def test_a_cut_is_announced(folder: str, side: str, place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """CTX-2"""
+    flags = ["--raw", "-m", folder, "-q", "--max-new-tokens", "6"]
+    assert main(["run", "a" * 300, *flags]) == 2
+    assert "300" in capsys.readouterr().err
+    assert main(["run", "a" * 300, *flags, "--truncate", side]) == 0
+    assert capsys.readouterr().err == (
+        "minigen: warning: the prompt is too long for the window of 256 tokens: "
+        f"50 tokens at its {place} were dropped, 250 kept.\n"
+    )
+
+
+USAGE: list[tuple[list[str], str]] = [
+    (
+        ["run", "-5 + 3 ="],
+        'No such option: -5. A prompt that starts with a dash goes after --: minigen run -- "-5 ...".',
+    ),
+    (["run", "x", "--temprature", "1"], "No such option: --temprature (Possible options: --"),
+    (["run", "x", "-t", "-1"], "--temperature must be 0 to 100, not -1.0."),
+    (["run", "x", "--top-p", "nan"], "--top-p must be above 0 and at most 1, not nan."),
+    (["run", "x", "--top-k", "2.5"], "--top-k must be a whole number, 0 or more, not '2.5'."),
+    (["run", "x", "--seed", "18446744073709551616"], "--seed must be a whole number, 0 to 2^63-1, not 18446744"),
+    (["run", "x", "-n", "1025"], "--num-samples must be a whole number, 1 to 1024, not 1025."),
+    (["run", "x", "--threads", "0"], "--threads must be a whole number, 1 to 4096, not 0."),
+    (["run", "x", "--logit-bias", "a=1"], "--logit-bias must be ID=B, a token id and a number, such as 257=-5, not"),
+    (["run", "x", "--stop", ""], "--stop must be at most 64 strings, none of them empty"),
+    (["run", "x", "--device", "tpu"], "--device must be one of auto, cuda"),
+    (["run", "x", "--dtype", "bfloat32"], "--dtype must be one of auto, float32, float16, bfloat16, not"),
+    (["run", "x", "--json", "--jsonl"], "--json and --jsonl contradict each other: give one of them."),
+    (["run", "x", "-q", "-v"], "--quiet and --verbose contradict each other"),
+    (["run", "x", "--chat", "--raw"], "--chat and --raw contradict each other"),
+    (["run", "x", "--raw", "--system", "s"], "--raw and --system contradict each other"),
+    (["run", "x", "--top", "3"], "--top 3 needs --inspect"),
+    (["run", "x", "--revision", "main"], "--revision main needs --model"),
+    (["run", "x", "-p", "nope"], "There is no preset named nope"),
+    (["run", "x", "-m", "./nodir"], "There is no such folder: './nodir'."),
+    (["run", "x", "-o", "/"], "--output '/' cannot be written: Is a directory."),
+    (["run", "x", "-o", "/none/x"], "--output '/none/x' cannot be written: No such file or directory."),
+    (["run", "x", "--chat-template", "/none"], "The file '/none' cannot be read: No such file or directory."),
+    (["run", ""], "The prompt is empty."),
+    (["run"], "There is no prompt"),
+    (["run", "x", "--color", "red"], "Invalid value for '--color': 'red' is not one of 'auto', 'always', 'never'."),
+    (["rn"], "No such command 'rn'. Did you mean 'run'? See minigen --help."),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), USAGE, ids=[" ".join(arguments) for arguments, _ in USAGE])
+def test_wrong_usage_is_one_sentence(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """SMP-3, SMP-4, RNG-4, INP-1, INP-10, U11"""
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"minigen: {message}")
+    assert err.count("\n") == 1
+
+
+def test_a_literal_backslash_n_in_a_stop_string_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    """INP-8"""
+    assert main(["run", "", "--stop", "\\n"]) == 2
+    assert "warning: the stop string '\\\\n' holds a backslash and an n" in capsys.readouterr().err
+
+
+LIGHT: list[list[str]] = [
+    ["--help"],
+    ["--version"],
+    ["run", "--help"],
+    ["run", "--nonsense"],
+    ["run", "x", "-p", "nope"],
+    ["run", "x", "-t", "-1"],
+    ["presets", "list"],
+]
+
+
+@pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)
+def test_what_needs_no_model_imports_no_torch(arguments: list[str]) -> None:
+    """MOD-14"""
+    code = (
+        "import sys; from minigen.cli.app import main; main(sys.argv[1:]); "
+        "sys.exit(any(name in sys.modules for name in ('torch', 'transformers')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False
+    )
+    assert done.returncode == 0
+
+
+def test_completion_knows_presets_without_torch() -> None:
+    """U27"""
+    environ = {"_MINIGEN_COMPLETE": "complete_bash", "COMP_WORDS": "minigen run -p gr", "COMP_CWORD": "3"}
+    done = run_process(PYTHONPROFILEIMPORTTIME="1", **environ)
+    assert done.stdout.split() == [b"greedy"]
+    assert b" torch\n" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["--help"], [], ["run", "-h"], ["run", "x", "--help"], ["presets"]])
+def test_help_is_everywhere_and_fits(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U5, U6"""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("GITHUB_ACTIONS", "1")
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "Usage: minigen" in out
+    assert "\x1b" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    if arguments in ([], ["-h"]):
+        assert out.count("minigen run") == 2
+
+
+def test_an_unexpected_error_is_a_sentence_without_secrets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SEC-4"""
+    secret = "hf_SECRET"
+    monkeypatch.setenv("HF_TOKEN", secret)
+
+    def broken(*arguments: Any, **settings: Any) -> Any:
+        raise RuntimeError(f"token {secret} and \x1b[2J")
+
+    monkeypatch.setattr("minigen.presets.load", broken)
+    assert main(["run", "x"]) == 1
+    err = capsys.readouterr().err
+    assert err == (
+        "minigen: This is a fault in minigen: RuntimeError: token *** and \\x1b[2J; "
+        "run it with --debug for the traceback.\n"
+    )
+    assert main(["run", "x", "--debug"]) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert secret not in err

@@ -1,0 +1,1 @@
+"""What `make bench` measures: each figure against what it is compared to, in alternating runs."""

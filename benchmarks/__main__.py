@@ -1,0 +1,20 @@
+"""Run all benchmarks, or those named: `python -m benchmarks decode start`."""
+
+import sys
+
+from . import decode, loop, memory, start
+
+BENCHMARKS = {"loop": loop.main, "decode": decode.main, "start": start.main, "memory": memory.main}
+
+
+def main() -> None:
+    """Run each benchmark alone, one after the other."""
+    wanted = sys.argv[1:] or list(BENCHMARKS)
+    for name in wanted:
+        if name not in BENCHMARKS:
+            sys.exit(f"No benchmark {name!r}; there are: {', '.join(BENCHMARKS)}.")
+        BENCHMARKS[name]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Decode speed of the engine against `model.generate`, and what inspection costs."""
+
+import json
+import time
+from collections.abc import Callable
+
+import torch
+from minigen.cli.documents import token_record
+from minigen.generation import Engine, Model, SamplingParams, encode_raw, load_model
+from minigen.presets import load
+
+from .measure import alternate, ratio, show, spread
+
+NEW = 64
+PROMPT = "A key-value cache keeps the keys and values of the tokens that a model has already seen, so that"
+
+
+def engine_rate(model: Model, ids: list[int], params: SamplingParams, num_candidates: int = 0) -> float:
+    """Give the tokens per second of the engine, prefill not counted; with candidates each is written as JSON."""
+    engine = Engine(model)
+    engine.add_request(ids, params, num_candidates=num_candidates)
+    engine.step()
+    began = time.perf_counter()
+    for index in range(1, NEW):
+        for output in engine.step():
+            if num_candidates:
+                json.dumps(token_record(output, index, model.tokenizer))
+    return (NEW - 1) / (time.perf_counter() - began)
+
+
+def generate_rate(model: Model, ids: list[int], **settings: object) -> float:
+    """Give the tokens per second of `model.generate`, its prefill taken off by a run of one token."""
+    row = torch.tensor([ids])
+
+    def run(count: int) -> float:
+        began = time.perf_counter()
+        model.network.generate(
+            row,
+            attention_mask=torch.ones_like(row),
+            max_new_tokens=count,
+            min_new_tokens=count,
+            pad_token_id=0,
+            **settings,
+        )
+        return time.perf_counter() - began
+
+    first = run(1)
+    return (NEW - 1) / (run(NEW) - first)
+
+
+def main() -> None:
+    """Print the table."""
+    model = load_model(load("smollm2").model)
+    ids = list(encode_raw(model.tokenizer, PROMPT).ids)
+    greedy = SamplingParams(temperature=0, max_new_tokens=NEW, ignore_eos=True)
+    sampled = SamplingParams(temperature=0.8, top_k=50, top_p=0.95, seed=1, max_new_tokens=NEW, ignore_eos=True)
+    variants: dict[str, Callable[[], float]] = {
+        "model.generate, greedy": lambda: generate_rate(model, ids, do_sample=False),
+        "Engine, greedy": lambda: engine_rate(model, ids, greedy),
+        "model.generate, T 0.8, top-k 50, top-p 0.95": lambda: generate_rate(
+            model, ids, do_sample=True, temperature=0.8, top_k=50, top_p=0.95
+        ),
+        "Engine, T 0.8, top-k 50, top-p 0.95": lambda: engine_rate(model, ids, sampled),
+        "Engine, the same with --inspect --json": lambda: engine_rate(model, ids, sampled, num_candidates=10),
+    }
+    found = alternate(variants, rounds=7)
+    names = list(variants)
+    bases = {names[1]: names[0], names[3]: names[2], names[4]: names[3]}
+    rows = [
+        [
+            name,
+            spread(found[name]),
+            f"{ratio(found[name], found[bases[name]])} × {bases[name]}" if name in bases else "",
+        ]
+        for name in names
+    ]
+    title = f"Decode, {NEW} tokens, float32, {torch.get_num_threads()} threads (medians of 7 alternating runs)"
+    show(title, ["", "tokens/s", "ratio"], rows)

@@ -1,0 +1,46 @@
+"""Alternating runs, medians, and the table that shows them."""
+
+import statistics
+import time
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.table import Table
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Give the seconds that `work` takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def alternate(variants: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Run each variant once to warm up, then all of them in turn, `rounds` times; give what each returned."""
+    for run in variants.values():
+        run()
+    found: dict[str, list[float]] = {name: [] for name in variants}
+    for _ in range(rounds):
+        for name, run in variants.items():
+            found[name].append(run())
+    return found
+
+
+def show(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """Print a table."""
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="left" if column == columns[0] else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console(width=100).print(table)
+
+
+def spread(values: list[float], digits: int = 1) -> str:
+    """Give the median with the lowest and highest."""
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}–{max(values):.{digits}f})"
+
+
+def ratio(values: list[float], base: list[float]) -> str:
+    """Give the median of the ratios of runs made one after the other."""
+    return f"{statistics.median(a / b for a, b in zip(values, base, strict=True)):.2f}"

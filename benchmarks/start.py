@@ -1,0 +1,48 @@
+"""How fast the command starts: its help against `import torch`, one token against a plain transformers script."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from minigen.generation.sources import locate
+from minigen.presets import load
+
+from .measure import alternate, ratio, seconds, show, spread
+
+SCRIPT = """
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+folder = {folder!r}
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+ids = tokenizer("The capital of France is", return_tensors="pt")
+out = model.generate(**ids, max_new_tokens=1, do_sample=False)
+print(tokenizer.decode(out[0, ids["input_ids"].shape[1]:]))
+"""
+
+
+def run(*argv: str) -> float:
+    """Give the seconds of a Python process."""
+    done = lambda: subprocess.run([sys.executable, *argv], check=True, capture_output=True)  # noqa: E731
+    return seconds(done)
+
+
+def main() -> None:
+    """Print the table."""
+    files = next(found for source in load("smollm2").model.sources if (found := locate(source)))
+    script = SCRIPT.format(folder=str(Path(files.path)))
+    one_token = ["run", "The capital of France is", "--raw", "-t", "0", "--max-new-tokens", "1"]
+    variants = {
+        'python -c "import torch"': lambda: run("-c", "import torch"),
+        "minigen --help": lambda: run("-m", "minigen.cli", "--help"),
+        "ten-line transformers script, one token": lambda: run("-c", script),
+        "minigen run --max-new-tokens 1": lambda: run("-m", "minigen.cli", *one_token),
+    }
+    found = alternate(variants, rounds=10)
+    names = list(variants)
+    bases = {names[1]: names[0], names[3]: names[2]}
+    rows = [
+        [name, spread(found[name], 2), f"{ratio(found[name], found[bases[name]])}" if name in bases else ""]
+        for name in names
+    ]
+    show("Start, whole processes (medians of 10 alternating runs)", ["", "seconds", "ratio to the line above"], rows)

@@ -1,30 +1,30 @@
 """Decode speed of the engine against `model.generate`, and what inspection costs."""
 
-import json
 import time
 from collections.abc import Callable
 
 import torch
-from minigen.cli.documents import token_record
+from minigen.cli.documents import line_of, token_record
+from minigen.cli.tokens import TokenNames
 from minigen.generation import Engine, Model, SamplingParams, encode_raw, load_model
 from minigen.presets import load
 
 from .measure import alternate, ratio, show, spread
 
-NEW = 64
+NEW = 48
 PROMPT = "A key-value cache keeps the keys and values of the tokens that a model has already seen, so that"
 
 
 def engine_rate(model: Model, ids: list[int], params: SamplingParams, num_candidates: int = 0) -> float:
     """Give the tokens per second of the engine, prefill not counted; with candidates each is written as JSON."""
-    engine = Engine(model)
+    engine, names = Engine(model), TokenNames(model.tokenizer)
     engine.add_request(ids, params, num_candidates=num_candidates)
     engine.step()
     began = time.perf_counter()
     for index in range(1, NEW):
         for output in engine.step():
             if num_candidates:
-                json.dumps(token_record(output, index, model.tokenizer))
+                line_of(token_record(index, output, names.text, does_inspect=True))
     return (NEW - 1) / (time.perf_counter() - began)
 
 
@@ -63,7 +63,7 @@ def main() -> None:
         "Engine, T 0.8, top-k 50, top-p 0.95": lambda: engine_rate(model, ids, sampled),
         "Engine, the same with --inspect --json": lambda: engine_rate(model, ids, sampled, num_candidates=10),
     }
-    found = alternate(variants, rounds=7)
+    found = alternate(variants, rounds=11)
     names = list(variants)
     bases = {names[1]: names[0], names[3]: names[2], names[4]: names[3]}
     rows = [
@@ -74,5 +74,5 @@ def main() -> None:
         ]
         for name in names
     ]
-    title = f"Decode, {NEW} tokens, float32, {torch.get_num_threads()} threads (medians of 7 alternating runs)"
+    title = f"Decode, {NEW} tokens, float32, {torch.get_num_threads()} threads (medians of 11 alternating runs)"
     show(title, ["", "tokens/s", "ratio"], rows)

@@ -16,13 +16,18 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def alternate(variants: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Run each variant once to warm up, then all of them in turn, `rounds` times; give what each returned."""
+    """Run each variant once to warm up, then all of them in turn, `rounds` times; give what each returned.
+
+    Each round starts with another one, so that none always follows the same one.
+    """
     for run in variants.values():
         run()
     found: dict[str, list[float]] = {name: [] for name in variants}
-    for _ in range(rounds):
-        for name, run in variants.items():
-            found[name].append(run())
+    order = list(variants)
+    for turn in range(rounds):
+        first = turn % len(order)
+        for name in order[first:] + order[:first]:
+            found[name].append(variants[name]())
     return found
 
 

@@ -86,24 +86,27 @@ def pull(which: Which = "", revision: Revision = None, quiet: Quiet = False, off
 
 
 @app.command()
-def path(which: Which, revision: Revision = None) -> None:
+def path(which: Which = "", revision: Revision = None) -> None:
     """Print the folder, or the GGUF file, of a model that has been fetched.
 
     Example: ls "$(minigen models path smollm2)"
     """
-    files = _files(which, revision)
+    from .. import presets
+
+    files = _files(which or presets.DEFAULT, revision)
     typer.echo(str(files.path / files.gguf if files.gguf else files.path))
 
 
 @app.command()
-def show(which: Which, revision: Revision = None, as_json: AsJson = False) -> None:
+def show(which: Which = "", revision: Revision = None, as_json: AsJson = False) -> None:
     """Describe a model that has been fetched: its sizes, window, vocabulary and end tokens. The weights are not loaded.
 
     Example: minigen models show smollm2
     """
+    from .. import presets
     from ..generation.describe import describe
 
-    facts = describe(_files(which, revision))
+    facts = describe(_files(which or presets.DEFAULT, revision))
     _print_json(_document(facts)) if as_json else _print_rows(_lines(facts))
 
 

@@ -68,7 +68,12 @@ def run(
     no_stdin: o.NoStdin = False,
     trust_remote_code: o.TrustRemoteCode = False,
 ) -> None:
-    """Generate text from a prompt."""
+    """Generate text from a prompt.
+
+    Example: minigen run "Explain KV cache." --temperature 0.5
+
+    Example: cat notes.txt | minigen run "Summarise in three lines:" --preset precise
+    """
     notes = Notes(sys.stderr, is_quiet=quiet)
     notes.status("starting ...")  # before anything that takes its time
     try:

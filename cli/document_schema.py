@@ -76,7 +76,7 @@ DOCUMENT: Final = _record(
                 "total_seconds": _NUMBER,
             }
         ),
-        "memory": _record({"peak_bytes": _COUNT}),
+        "memory": _record({"peak_bytes": {"type": ["integer", "null"], "minimum": 0}}),
     },
     optional={"error": _TEXT, "tokens": {"type": "array", "items": TOKEN}},
 )

@@ -74,13 +74,13 @@ def settings_text(run: Run, seed: int) -> str:
 def statistics_line(sample: Sample, device: str) -> str:
     """Give a sample's numbers on one line."""
     stats = sample.stats
-    first = stats.first_token_seconds
+    first, peak = stats.first_token_seconds, peak_memory_bytes(device)
     parts = [
         f"{stats.prompt_tokens} prompt + {stats.completion_tokens} new tokens",
         f"first token {first:.2f} s" if first is not None else None,
         _speed("prefill", stats.prefill_tokens_per_second),
         _speed("decode", stats.decode_tokens_per_second),
-        f"peak {bytes_text(peak_memory_bytes(device))}",
+        f"peak {bytes_text(peak)}" if peak is not None else None,
         f"seed {sample.seed}",
         str(sample.finish_reason),
     ]

@@ -1,6 +1,5 @@
 """Counts and times of one sample. The clock is passed in, in seconds, so that a test can turn it."""
 
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -50,11 +49,18 @@ class RunStats:
         return self._last - self._began
 
 
-def peak_memory_bytes(device: str = "cpu") -> int:
-    """Give the most memory used so far, in bytes: of the GPU where the model is on one, else of this process."""
-    if device.startswith("cuda"):
+def peak_memory_bytes(device: str = "cpu") -> int | None:
+    """Give the most memory used so far, in bytes: of the GPUs where the model is on them, else of this process.
+
+    None where the system does not tell.
+    """
+    if device.startswith("cuda") or device == "balanced":
         import torch
 
         return int(sum(torch.cuda.max_memory_allocated(i) for i in range(torch.cuda.device_count())))
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return used if sys.platform == "darwin" else used * 1024

@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PROMPT ?= Explain KV cache in LLM inference.
 SOURCES := $(wildcard cli/*.py generation/*.py presets/*.py presets/*.yaml) pyproject.toml README.md
+export PROMPT
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run test check bench clean
 
 run: $(VENV)/.installed  ## stream an answer from the default model
-	$(BIN)/minigen run "$(PROMPT)"
+	$(BIN)/minigen run -- "$$PROMPT"
 
 test: check  ## every check that CI runs: format, lint, types, tests
 	$(BIN)/python -m pytest

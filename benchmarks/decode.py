@@ -6,10 +6,9 @@ from collections.abc import Callable
 import torch
 from minigen.cli.documents import line_of, token_record
 from minigen.cli.tokens import TokenNames
-from minigen.generation import Engine, Model, SamplingParams, encode_raw, load_model
-from minigen.presets import load
+from minigen.generation import Engine, Model, SamplingParams, encode_raw
 
-from .measure import alternate, ratio, show, spread
+from .measure import alternate, default_model, ratio, show, spread
 
 NEW = 48
 PROMPT = "A key-value cache keeps the keys and values of the tokens that a model has already seen, so that"
@@ -50,7 +49,7 @@ def generate_rate(model: Model, ids: list[int], **settings: object) -> float:
 
 def main() -> None:
     """Print the table."""
-    model = load_model(load("smollm2").model)
+    model = default_model()
     ids = list(encode_raw(model.tokenizer, PROMPT).ids)
     greedy = SamplingParams(temperature=0, max_new_tokens=NEW, ignore_eos=True)
     sampled = SamplingParams(temperature=0.8, top_k=50, top_p=0.95, seed=1, max_new_tokens=NEW, ignore_eos=True)

@@ -2,10 +2,9 @@
 
 import statistics
 
-from minigen.generation import Engine, Model, SamplingParams, encode_raw, load_model, simple_generate
-from minigen.presets import load
+from minigen.generation import Engine, Model, SamplingParams, encode_raw, simple_generate
 
-from .measure import alternate, seconds, show
+from .measure import alternate, default_model, seconds, show
 
 TOKENS = 4  # new tokens per run
 
@@ -27,7 +26,7 @@ def simple_seconds(model: Model, prompt: str) -> float:
 
 def main() -> None:
     """Print the table."""
-    model = load_model(load("smollm2").model)
+    model = default_model()
     rows = []
     for length in (100, 500, 1000):
         ids = list(encode_raw(model.tokenizer, "The cache keeps what the past has said. " * 200).ids[:length])

@@ -3,9 +3,17 @@
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
+from minigen.generation import Model, load_model
+from minigen.presets import load
 from rich.console import Console
 from rich.table import Table
+
+
+def default_model() -> Model:
+    """Load the default model as every figure has it: float32 on the CPU."""
+    return load_model(replace(load("smollm2").model, device="cpu", dtype="float32"))
 
 
 def seconds(work: Callable[[], object]) -> float:

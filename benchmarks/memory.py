@@ -7,10 +7,10 @@ from .measure import show
 
 CHILD = """
 import resource
-from minigen.generation import Engine, SamplingParams, load_model
-from minigen.presets import load
+from benchmarks.measure import default_model
+from minigen.generation import Engine, SamplingParams
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-model = load_model(load("smollm2").model)
+model = default_model()
 engine = Engine(model)
 engine.add_request([5] * 10, SamplingParams(temperature=0, max_new_tokens=2, ignore_eos=True))
 while engine.has_unfinished_requests(): engine.step()

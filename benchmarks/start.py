@@ -31,7 +31,7 @@ def main() -> None:
     """Print the table."""
     files = next(found for source in load("smollm2").model.sources if (found := locate(source)))
     script = SCRIPT.format(folder=str(Path(files.path)))
-    one_token = ["run", "The capital of France is", "--raw", "-t", "0", "--max-new-tokens", "1"]
+    one_token = ["run", "The capital of France is", "--raw", "-t", "0", "--max-new-tokens", "1", "--device", "cpu"]
     variants = {
         'python -c "import torch"': lambda: run("-c", "import torch"),
         "minigen --help": lambda: run("-m", "minigen.cli", "--help"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -17,6 +19,7 @@ from .colors import dress_help
 from .interrupts import Interruption, Interrupts
 from .notes import say, without_secrets
 from .run import run
+from .streams import flushed, hold_closed_descriptors, silence_output
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _LATER: Final = {  # commands whose modules are imported when they are used
@@ -81,6 +84,11 @@ app.command("run")(run)
 def _start(context: typer.Context, version: o.Version = False, debug: o.Debug = False) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+        return
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("The current folder is gone: change to another one first.") from None  # libraries die of it
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,31 +96,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     is_debug = "--debug" in (given[: given.index("--")] if "--" in given else given)
     code = _FAILED
+    hold_closed_descriptors()
     with Interrupts() as interrupts:
         try:
             code = _called(given, interrupts)
-        except Interruption as interruption:
-            code = interruption.exit_code
-            say("interrupted." if code == 130 else "terminated.")
+        except Interruption:
+            code = _interrupted(interrupts)
         except BrokenPipeError:
             code = 0
-            _silence_output()
+            silence_output()
         except typer.TyperException as error:
             _trace(is_debug)
             code = error.exit_code if error.format_message() else 0  # a group alone has shown its help
             if code:
                 say(_usage_sentence(error))
-        except MinigenError as error:
-            _trace(is_debug)
-            say(str(error))
-            code = _MISUSED if isinstance(error, UsageError) else _FAILED
         except Exception as error:  # noqa: BLE001 -- whatever it is, it becomes a sentence and an exit code
             _trace(is_debug)
-            say(_unexpected_sentence(error, is_debug))
-        return _flushed(code)
+            if interrupts.exit_code is not None:  # a library has made a failure of its own of the signal
+                code = _interrupted(interrupts)
+            elif isinstance(error, MinigenError):
+                say(str(error))
+                code = _MISUSED if isinstance(error, UsageError) else _FAILED
+            else:
+                say(_unexpected_sentence(error, is_debug))
+        return flushed(code, _FAILED)
 
 
 def _called(arguments: list[str], interrupts: Interrupts) -> int:
+    if sys.stdout is None and arguments[:1] != ["run"]:  # which may have --output
+        raise UsageError("Standard output is closed.")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a narrow encoding stops no command
     if not arguments or {"-h", "--help"} & set(arguments) or len(arguments) == 1:
         dress_help(arguments)
     try:
@@ -124,6 +138,11 @@ def _called(arguments: list[str], interrupts: Interrupts) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _interrupted(interrupts: Interrupts) -> int:
+    say("interrupted." if interrupts.exit_code == 130 else "terminated.")
+    return interrupts.exit_code or _FAILED
+
+
 def _usage_sentence(error: typer.TyperException) -> str:
     """Say what is wrong with a command line, and where help is."""
     message = error.format_message().replace("Value error, ", "").rstrip(".")
@@ -133,6 +152,8 @@ def _usage_sentence(error: typer.TyperException) -> str:
     is_unknown = hasattr(error, "possibilities")
     if is_unknown and (" " in option or not option.startswith("--") or not option[2:3].isalpha()):
         return f'{message}. A prompt that starts with a dash goes after --: {command} -- "{option} ...".'
+    if "unexpected extra argument" in message:
+        return f"{message}. A prompt of several words goes in quotes, and options go before --."
     return f"{message}{'' if message.endswith('?') else '.'} See {command} --help."
 
 
@@ -148,31 +169,5 @@ def _trace(is_debug: bool) -> None:
     if is_debug:
         import traceback
 
-        sys.stderr.write(without_secrets(traceback.format_exc()))
-
-
-def _flushed(code: int) -> int:
-    """Send what is left in the streams; a reader that is gone is no failure."""
-    try:
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None and not stream.closed:
-                stream.flush()
-    except BrokenPipeError:
-        _silence_output()
-        return code or 0
-    except OSError as error:
-        say(f"The output could not be written: {error.strerror}.")
-        _silence_output()
-        return code or _FAILED
-    return code
-
-
-def _silence_output() -> None:
-    """Lead standard output nowhere, so that nothing is written to it when Python ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None and not stream.isatty():
-                os.dup2(nowhere, stream.fileno())
-        except (OSError, ValueError):  # no real stream
-            continue
+        with contextlib.suppress(OSError):
+            sys.stderr.write(without_secrets(traceback.format_exc()))

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from rich.console import Console
 
+_MOST_COLUMNS = 10_000
 ColorChoice = Literal["auto", "always", "never"]
 
 
@@ -46,11 +47,15 @@ def may_redraw(stream: IO[str] | None, environ: Mapping[str, str] = os.environ) 
 
 
 def width_of(stream: IO[str], environ: Mapping[str, str] = os.environ) -> int:
-    """Give the columns of a terminal, else those that COLUMNS names, else 80."""
+    """Give the columns of a terminal, else those that COLUMNS names (0 names none), else 80."""
     if is_terminal(stream):
         return size_of(stream)[0]
-    columns = environ.get("COLUMNS", "")
-    return max(int(columns), 1) if columns.isdecimal() else 80
+    return min(_number(environ.get("COLUMNS", "")), _MOST_COLUMNS) or 80
+
+
+def _number(text: str) -> int:
+    """Give the number that a variable holds, 0 where it holds none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 100 else 0
 
 
 def size_of(terminal: IO[str]) -> tuple[int, int]:
@@ -83,8 +88,12 @@ def console_for(stream: IO[str], choice: ColorChoice) -> Console:
 
 def dress_help(arguments: Sequence[str]) -> None:
     """Let Typer's own help follow the same rule for colour."""
+    for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):  # Typer and Rich take them for numbers
+        if not _number(os.environ.get(name, "")):
+            os.environ.pop(name, None)
     import typer.rich_utils
 
+    typer.rich_utils.MAX_WIDTH = width_of(sys.stdout)
     is_colored = may_color(sys.stdout, _color_choice(arguments))
     typer.rich_utils.COLOR_SYSTEM = "standard" if is_colored else None
     typer.rich_utils.FORCE_TERMINAL = is_colored

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .json_line import is_unicode, line_of
 from .notes import without_secrets
 from .shown import shown_in_cell
 
@@ -65,7 +65,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
         "environment": environment(os.environ),
     }
     if as_json:
-        sys.stdout.write(json.dumps(report, ensure_ascii=False) + "\n")
+        typer.echo(line_of(report, is_ascii=not is_unicode(sys.stdout)))
         return
     for title, facts in report.items():
         typer.echo(title)

@@ -5,20 +5,16 @@
 
 from __future__ import annotations
 
-import json
-import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TextIO
 
-from ..generation.params import MAX_SEED
+from ..generation.params import next_seed
 from ..generation.stats import peak_memory_bytes
 from ..generation.trace import Candidate, Draw, Output
+from .json_line import is_unicode, line_of
 from .samples import CHOSEN_SEED, Run, Sample
 
 SCHEMA = 1
-# Valid in JSON as they stand, but not safe on a terminal, in a line-based reader, or in UTF-8.
-_ESCAPED = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class DocumentView:
@@ -55,15 +51,8 @@ class DocumentView:
         """There is nothing to put in order."""
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        is_unicode = (self._out.encoding or "").lower().replace("-", "") in ("utf8", "utf8sig")
-        self._out.write(line_of(record, is_ascii=not is_unicode) + "\n")
+        self._out.write(line_of(record, is_ascii=not is_unicode(self._out)) + "\n")
         self._out.flush()
-
-
-def line_of(record: Mapping[str, Any], *, is_ascii: bool = False) -> str:
-    """Write a record as one line of strict JSON."""
-    text = json.dumps(strict(record), ensure_ascii=is_ascii, allow_nan=False, separators=(",", ":"))
-    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def document(run: Run, sample: Sample, text_of: Callable[[int], str] | None) -> dict[str, Any]:
@@ -117,22 +106,11 @@ def token_record(index: int, output: Output, text_of: Callable[[int], str], *, d
     return record
 
 
-def strict(value: Any) -> Any:
-    """Give plain JSON data: null for a number that is not finite, text for keys."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): strict(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [strict(item) for item in value]
-    return value
-
-
 def _settings(run: Run, sample: Sample) -> dict[str, Any]:
     """Give every setting with its origin; a seed that nobody gave is the one that was chosen."""
     settings = {name: choice._asdict() for name, choice in run.settings.items()}
     if settings["seed"]["value"] is None:
-        settings["seed"] = {"value": (sample.seed - sample.index) % (MAX_SEED + 1), "origin": CHOSEN_SEED}
+        settings["seed"] = {"value": next_seed(sample.seed, -sample.index), "origin": CHOSEN_SEED}
     return settings
 
 

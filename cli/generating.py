@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ..generation.params import MAX_SEED, SamplingParams
+from ..generation.params import SamplingParams, next_seed
 from ..generation.prompt import Prompt
 from ..generation.stats import RunStats
 from ..generation.trace import Output
@@ -96,7 +96,7 @@ class Generation:
 
     def _sample(self, index: int, seed: int | None) -> Sample:
         plan = self._plan
-        wanted = None if seed is None else (seed + index) % (MAX_SEED + 1)
+        wanted = None if seed is None else next_seed(seed, index)
         request_id = self._engine.add_request(
             plan.prompt, replace(plan.params, seed=wanted), num_candidates=plan.num_candidates
         )

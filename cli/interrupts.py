@@ -19,7 +19,6 @@ class Interruption(BaseException):
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(signal_number)
-        self.exit_code = 128 + signal_number
 
 
 class Interrupts:
@@ -36,6 +35,8 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():  # only there can signals be handled
             for number in (signal.SIGINT, signal.SIGTERM):
+                if signal.getsignal(number) == signal.SIG_IGN:  # as nohup and a shell's & want it
+                    continue
                 self._previous[number] = signal.signal(number, self._on_signal)
         return self
 

@@ -12,7 +12,7 @@ from ..generation.errors import UsageError
 from ..generation.sources import ModelSettings, parse_source
 from .colors import ColorChoice
 from .notes import Notes
-from .reading import Reader, read_prompt, standard_input
+from .reading import Reader, names_stdin, read_prompt, standard_input
 
 TOP = 10
 Format = Literal["text", "json", "jsonl"]
@@ -57,7 +57,8 @@ class Job:
     preset: presets.Preset
     flags: Mapping[str, Any]  # for presets.resolve: sampling, device, dtype, mode, model
     model: ModelSettings
-    prompt: str
+    prompt: str  # what the user gave, joined
+    template: str | None  # the preset's text around it, with {input} in its place
     system: str | None
     is_system_flag: bool  # rather than the preset's
     chat_template: str | None
@@ -70,19 +71,21 @@ class Job:
 def build_job(given: Flags, notes: Notes) -> Job:
     """Check everything that can be checked without the model. Raises UsageError and its kind."""
     check_contradictions(given)
-    preset = presets.load(given.preset or presets.DEFAULT)
+    preset = presets.load(presets.DEFAULT if given.preset is None else given.preset)
     for text in preset.warnings:
         notes.warn(text)
     flags = _flags(given)
-    params = presets.resolve(preset, flags).params
-    for stop in params.stop:
+    stdin = None if given.no_stdin else standard_input()
+    reader = Reader(stdin, note=notes.note)
+    presets.resolve(preset, flags)  # says what is wrong with a setting
+    for stop in given.sampling.get("stop") or ():
+        reader.argument(stop, "--stop")  # says what is wrong with its bytes
+    for stop in given.sampling.get("stop") or ():  # a preset's have their own warning
         if "\\n" in stop:
             notes.warn(
                 f"warning: the stop string {stop!r} holds a backslash and an n, not a line break; "
-                "in a shell $'\\n' is one, in a preset \"\\n\"."
+                "in a shell $'\\n' is one."
             )
-    stdin = None if given.no_stdin else standard_input()
-    reader = Reader(stdin, note=notes.note)
     system = given.system if given.system is not None else preset.prompt.system
     return Job(
         preset=preset,
@@ -90,15 +93,15 @@ def build_job(given: Flags, notes: Notes) -> Job:
         model=_model_settings(given, preset),
         system=reader.argument(system, "the system text") if system is not None else None,
         is_system_flag=given.system is not None,
-        chat_template=_template(reader, given.chat_template),
+        chat_template=_template(reader, given),
         prompt=read_prompt(
             reader,
             given.prompt,
             given.file or (),
-            template=preset.prompt.template,
             use_stdin=not given.no_stdin,
             is_stdin_terminal=stdin is not None and stdin.isatty(),
         ),
+        template=preset.prompt.template,
         truncate=given.truncate,
         num_samples=given.num_samples,
         num_candidates=(given.top or TOP) if given.inspect else 0,
@@ -140,9 +143,13 @@ def _model_settings(given: Flags, preset: presets.Preset) -> ModelSettings:
         base,
         device=given.device or base.device,
         dtype=given.dtype or base.dtype,
-        trust_remote_code=given.trust_remote_code or base.trust_remote_code,
+        trust_remote_code=given.trust_remote_code,
     )
 
 
-def _template(reader: Reader, path: Path | None) -> str | None:
-    return None if path is None else reader.file(path)
+def _template(reader: Reader, given: Flags) -> str | None:
+    if given.chat_template is None:
+        return None
+    if given.no_stdin and names_stdin(given.chat_template):
+        raise UsageError("--chat-template - reads standard input, and --no-stdin forbids it: give one of them.")
+    return reader.file(given.chat_template)

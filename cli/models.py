@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..generation.progress import bytes_text
+from .json_line import is_unicode, line_of
 from .notes import say
 from .shown import shown_in_cell
 
@@ -94,7 +95,7 @@ def path(which: Which = "", revision: Revision = None) -> None:
     from .. import presets
 
     files = _files(which or presets.DEFAULT, revision)
-    typer.echo(str(files.path / files.gguf if files.gguf else files.path))
+    typer.echo(os.fsencode(files.path / files.gguf if files.gguf else files.path))  # the bytes that the system knows
 
 
 @app.command()
@@ -199,4 +200,4 @@ def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:
 
 
 def _print_json(content: Any) -> None:
-    sys.stdout.write(json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
+    typer.echo(line_of(content, is_ascii=not is_unicode(sys.stdout)))

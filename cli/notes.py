@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -19,8 +20,14 @@ def say(text: str, stream: TextIO | None = None) -> None:
     """Write one line, with the program's name, control characters visible and secrets left out."""
     target = stream or sys.stderr
     if target is not None:  # a program can be started without standard error
-        target.write(f"minigen: {shown(without_secrets(text))}\n")
-        target.flush()
+        _send(target, f"minigen: {shown(without_secrets(text))}\n")
+
+
+def _send(stream: TextIO, text: str) -> None:
+    """Write at once. A message that cannot be delivered changes nothing about the work."""
+    with contextlib.suppress(OSError):
+        stream.write(text)
+        stream.flush()
 
 
 def without_secrets(text: str) -> str:
@@ -46,15 +53,13 @@ class Notes:
         """Show what is going on now, on a terminal, until something else is shown."""
         if self._is_quiet or not may_redraw(self._stream):
             return
-        self._stream.write(f"{_CLEAR_LINE if self._has_status else ''}{shown(text)}")
-        self._stream.flush()
+        _send(self._stream, f"{_CLEAR_LINE if self._has_status else ''}{shown(text)}")
         self._has_status = True
 
     def clear(self) -> None:
         """Take the status line away."""
         if self._has_status:
-            self._stream.write(_CLEAR_LINE)
-            self._stream.flush()
+            _send(self._stream, _CLEAR_LINE)
             self._has_status = False
 
     def note(self, text: str) -> None:
@@ -70,5 +75,4 @@ class Notes:
     def plain(self, text: str) -> None:
         """Write lines that were asked for."""
         self.clear()
-        self._stream.write(f"{shown(text)}\n")
-        self._stream.flush()
+        _send(self._stream, f"{shown(text)}\n")

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from ..generation.about import SETTINGS
 from ..generation.errors import ParameterError
 from ..generation.params import RANGES, Range
 from .colors import ColorChoice
@@ -22,19 +23,27 @@ def _number(flag: str, limits: Range) -> Callable[[str], int | float]:
         try:
             value = limits.kind(text)
         except ValueError:
-            raise ParameterError(flag, text, str(limits)) from None
+            raise ParameterError(flag, text, str(limits) if limits.kind is int else f"a number, {limits}") from None
         return limits.check(flag, value)
 
     return parse
 
 
-def _setting(name: str, about: str, *flags: str, metavar: str = "NUMBER") -> Any:
-    """Give the option of one sampling setting; its range stands in params.py."""
-    flags = flags or (f"--{name.replace('_', '-')}",)
-    parser = _number(flags[-1], RANGES[name])
+def _setting(name: str, short: str = "", *, about: str | None = None) -> Any:
+    """Give the option of one number setting; its range stands in params.py, what it does in about.py."""
+    flag = f"--{name.replace('_', '-')}"
     return typer.Option(
-        *flags, help=f"{about} ({RANGES[name]})", parser=parser, metavar=metavar, rich_help_panel=_SAMPLING
+        *(short, flag) if short else (flag,),
+        help=f"{about or SETTINGS[name]} ({RANGES[name]})",
+        parser=_number(flag, RANGES[name]),
+        metavar="NUMBER",
+        rich_help_panel=_SAMPLING,
     )
+
+
+def _words(*words: str) -> Callable[[str], list[str]]:
+    """Give a shell completion that offers these words."""
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
 def _bias(text: str) -> tuple[int, float]:
@@ -123,13 +132,17 @@ Revision = Annotated[
 Device = Annotated[
     str | None,
     typer.Option(
-        "--device", metavar="DEVICE", rich_help_panel=_MODEL, help="auto, cuda, cuda:N, mps, cpu or balanced."
+        "--device", metavar="DEVICE", rich_help_panel=_MODEL, help="auto, cuda, cuda:N, mps, cpu or balanced.",
+        autocompletion=_words("auto", "cuda", "mps", "cpu", "balanced"),
     ),
-]
+]  # fmt: skip
 Dtype = Annotated[
     str | None,
-    typer.Option("--dtype", metavar="TYPE", rich_help_panel=_MODEL, help="auto, float32, float16 or bfloat16."),
-]
+    typer.Option(
+        "--dtype", metavar="TYPE", rich_help_panel=_MODEL, help="auto, float32, float16 or bfloat16.",
+        autocompletion=_words("auto", "float32", "float16", "bfloat16"),
+    ),
+]  # fmt: skip
 Threads = Annotated[
     int | None,
     typer.Option(
@@ -138,21 +151,15 @@ Threads = Annotated[
     ),
 ]  # fmt: skip
 
-Temperature = Annotated[float | None, _setting("temperature", "0 takes the likeliest token.", "-t", "--temperature")]
-TopK = Annotated[int | None, _setting("top_k", "Keep the k likeliest tokens; 0 keeps all.")]
-TopP = Annotated[float | None, _setting("top_p", "Keep the smallest set of tokens that holds this probability.")]
-MinP = Annotated[float | None, _setting("min_p", "Drop tokens below this part of the likeliest one's probability.")]
-TypicalP = Annotated[float | None, _setting("typical_p", "Keep the most typical tokens that hold this probability.")]
-RepetitionPenalty = Annotated[
-    float | None, _setting("repetition_penalty", "Above 1, tokens of prompt and output become less likely.")
-]
-FrequencyPenalty = Annotated[
-    float | None, _setting("frequency_penalty", "Lower a token's logit each time it was written.")
-]
-PresencePenalty = Annotated[float | None, _setting("presence_penalty", "Lower a token's logit once it was written.")]
-NoRepeatNgramSize = Annotated[
-    int | None, _setting("no_repeat_ngram_size", "Let no run of this many tokens come twice.")
-]
+Temperature = Annotated[float | None, _setting("temperature", "-t")]
+TopK = Annotated[int | None, _setting("top_k")]
+TopP = Annotated[float | None, _setting("top_p")]
+MinP = Annotated[float | None, _setting("min_p")]
+TypicalP = Annotated[float | None, _setting("typical_p")]
+RepetitionPenalty = Annotated[float | None, _setting("repetition_penalty")]
+FrequencyPenalty = Annotated[float | None, _setting("frequency_penalty")]
+PresencePenalty = Annotated[float | None, _setting("presence_penalty")]
+NoRepeatNgramSize = Annotated[int | None, _setting("no_repeat_ngram_size")]
 LogitBias = Annotated[
     list[Any] | None,
     typer.Option(
@@ -160,7 +167,7 @@ LogitBias = Annotated[
         help="Add B to the logit of token ID; -inf bans it. Repeatable.",
     ),
 ]  # fmt: skip
-MaxNewTokens = Annotated[int | None, _setting("max_new_tokens", "End after this many tokens.")]
+MaxNewTokens = Annotated[int | None, _setting("max_new_tokens")]
 Stop = Annotated[
     list[str] | None,
     typer.Option(
@@ -169,8 +176,8 @@ Stop = Annotated[
     ),
 ]  # fmt: skip
 IgnoreEos = Annotated[bool, _switch("--ignore-eos", "Go on after an end token.", _SAMPLING)]
-Seed = Annotated[int | None, _setting("seed", "Make the run repeatable.")]
-NumSamples = Annotated[int | None, _setting("num_samples", "Generate this many texts.", "-n", "--num-samples")]
+Seed = Annotated[int | None, _setting("seed")]
+NumSamples = Annotated[int | None, _setting("num_samples", "-n", about="Generates this many texts.")]
 
 Inspect = Annotated[bool, _switch("--inspect", "Show each step's candidates and why one was chosen.", _OUTPUT)]
 Top = Annotated[
@@ -203,7 +210,7 @@ OutputFile = Annotated[
 Offline = Annotated[bool, _switch("--offline", "Use what is on this disk; open no connection.", _WORLD)]
 NoStdin = Annotated[bool, _switch("--no-stdin", "Leave standard input alone.", _WORLD)]
 TrustRemoteCode = Annotated[
-    bool, _switch("--trust-remote-code", "Run Python code that comes with the model. Never asked for.", _WORLD)
+    bool, _switch("--trust-remote-code", "Allow Python code that comes with the model to run.", _WORLD)
 ]
 Version = Annotated[
     bool,

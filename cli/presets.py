@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .colors import is_terminal
+from .json_line import is_unicode, line_of
 from .options import preset_names
 from .shown import shown, shown_in_cell
 
@@ -40,7 +42,7 @@ def list_presets(as_json: AsJson = False) -> None:
             {"name": item.name, "description": item.description, "kind": _kind(item), "path": str(item.path)}
             for item in items
         ]
-        typer.echo(json.dumps(fields, ensure_ascii=False))
+        typer.echo(line_of(fields, is_ascii=not is_unicode(sys.stdout)))
         return
     _print_table([(item.name, _kind(item), shown_in_cell(item.description)) for item in items])
 
@@ -73,7 +75,7 @@ def show(
     for warning in preset.warnings:
         typer.echo(shown_in_cell(f"warning: {warning}"), err=True)
     if as_json:
-        typer.echo(json.dumps(document(preset), ensure_ascii=False, allow_nan=False))
+        typer.echo(line_of(document(preset), is_ascii=not is_unicode(sys.stdout)))
         return
     typer.echo(shown_in_cell(f"{preset.name}: {preset.description}" if preset.description else preset.name))
     typer.echo(shown_in_cell(str(preset.path)))
@@ -91,7 +93,7 @@ def path(name: Name) -> None:
 
     found = find(name)
     read_bytes(found.path, found.label)  # says what is wrong with a path that cannot be used
-    typer.echo(str(found.path))
+    typer.echo(os.fsencode(found.path))  # the bytes that the system knows
 
 
 @app.command()

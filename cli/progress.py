@@ -60,13 +60,13 @@ def _bar(stream: TextIO, *, has_total: bool) -> Bar:
     from rich.progress import (
         BarColumn,
         DownloadColumn,
+        Progress as Bar,
         ProgressColumn,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
         TransferSpeedColumn,
     )
-    from rich.progress import Progress as Bar
 
     label = TextColumn("{task.description}", markup=False)
     columns: list[ProgressColumn] = [label, BarColumn(bar_width=24), TimeElapsedColumn()]

@@ -5,11 +5,12 @@ Where the argument or a preset's template says {input}, the others stand there i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -18,6 +19,7 @@ from ..generation.errors import PromptError, UsageError
 MAX_BYTES = 32 * 2**20
 PLACE = "{input}"
 _STDIN = "-"
+_STDIN_NAMES = frozenset((_STDIN, "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"))
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -43,6 +45,7 @@ class Reader:
     ) -> None:
         self._stdin, self._note, self._patience = stdin, note, patience
         self._limit = self._left = limit
+        self.has_read_stdin = False
 
     def argument(self, text: str, name: str) -> str:
         """Give a text of the command line, which the shell may have passed in any bytes."""
@@ -52,10 +55,10 @@ class Reader:
 
     def file(self, path: Path) -> str:
         """Give a file's text without its final newline."""
-        if str(path) == _STDIN:
+        if names_stdin(path):
             return self.stdin()
         try:
-            with path.open("rb") as stream:
+            with self._patience_for(f"waiting for {str(path)!r} to end."), path.open("rb") as stream:
                 facts = os.fstat(stream.fileno())
                 if stat.S_ISREG(facts.st_mode) and facts.st_size > self._left:
                     self._refuse(str(path), f"{facts.st_size:,} bytes")
@@ -66,22 +69,31 @@ class Reader:
 
     def stdin(self) -> str:
         """Give the text of standard input without its final newline; say so when that takes a while."""
+        if self.has_read_stdin:
+            raise UsageError("Standard input can be read only once: let one of the options and PROMPT name it.")
+        self.has_read_stdin = True
         if self._stdin is None:
             return ""
+        waiting = "waiting for standard input to end; --no-stdin would leave it alone."
         if self._stdin.isatty():
             self._note("Type the prompt; Ctrl-D on a line of its own ends it.")
-            return self._text(self._stdin.buffer.read(self._left + 1), "standard input")
-        waiting = "waiting for standard input to end; --no-stdin would leave it alone."
+        try:
+            with contextlib.nullcontext() if self._stdin.isatty() else self._patience_for(waiting):
+                raw = self._stdin.buffer.read(self._left + 1)
+        except OSError as error:
+            raise UsageError(f"Standard input cannot be read: {error.strerror}.") from error
+        return self._text(raw, "standard input")
+
+    @contextlib.contextmanager
+    def _patience_for(self, waiting: str) -> Iterator[None]:
+        """Note what is waited for, once the work inside takes long."""
         timer = threading.Timer(self._patience, self._note, [waiting])
         timer.daemon = True
         timer.start()
         try:
-            raw = self._stdin.buffer.read(self._left + 1)
-        except OSError as error:
-            raise UsageError(f"Standard input cannot be read: {error.strerror}.") from error
+            yield
         finally:
             timer.cancel()
-        return self._text(raw, "standard input")
 
     def _text(self, raw: bytes, name: str) -> str:
         self._count(len(raw), name)
@@ -119,20 +131,17 @@ def read_prompt(
     argument: str | None,
     files: Sequence[Path],
     *,
-    template: str | None = None,
     use_stdin: bool = True,
     is_stdin_terminal: bool = False,
 ) -> str:
-    """Read and join what the user gave. Raises PromptError where nothing was given, or not UTF-8, or too much.
-
-    template: a preset's text around the prompt, which holds {input}.
-    """
-    names = [argument, *map(str, files)]
+    """Read and join what the user gave. Raises PromptError where nothing was given, or not UTF-8, or too much."""
+    names = [argument, *(_STDIN if names_stdin(path) else str(path) for path in files)]
     if names.count(_STDIN) > 1:
         raise UsageError("Standard input can be read only once: give - for PROMPT or for one --file.")
     if _STDIN in names and not use_stdin:
         raise UsageError("- reads standard input, and --no-stdin forbids it: give one of them.")
-    is_last = use_stdin and _STDIN not in names and (not is_stdin_terminal or (argument is None and not files))
+    is_free = use_stdin and _STDIN not in names and not reader.has_read_stdin
+    is_last = is_free and (not is_stdin_terminal or (argument is None and not files))
     head = reader.stdin() if argument == _STDIN else reader.argument(argument, "the prompt") if argument else ""
     parts = [reader.file(path) for path in files]
     parts += [reader.stdin()] if is_last else []
@@ -143,7 +152,7 @@ def read_prompt(
         raise PromptError(
             'There is no prompt: give one as an argument (minigen run "..."), with --file, or on standard input.'
         )
-    return text if template is None else template.replace(PLACE, text, 1)
+    return text
 
 
 def _joined(typed: str | None, head: str, parts: Sequence[str]) -> str:
@@ -152,6 +161,11 @@ def _joined(typed: str | None, head: str, parts: Sequence[str]) -> str:
     if typed is not None and PLACE in typed and others:
         return typed.replace(PLACE, others, 1)
     return "\n\n".join(text for text in (head, others) if text)
+
+
+def names_stdin(path: Path) -> bool:
+    """Whether a path means standard input, which is read where it stands: opened anew, a file would begin again."""
+    return str(path) in _STDIN_NAMES
 
 
 def standard_input() -> Stdin | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
+from ..generation.params import SamplingParams
 from ..generation.progress import Progress, bytes_text
 from ..generation.stats import peak_memory_bytes
 from .colors import is_terminal
@@ -40,19 +41,34 @@ class LoadProgress:
 class Report:
     """Says how a run is set and how it went, where that is wanted."""
 
-    def __init__(self, run: Run, notes: Notes, *, is_verbose: bool, is_quiet: bool) -> None:
+    def __init__(
+        self, run: Run, notes: Notes, *, is_verbose: bool, is_quiet: bool, inspected: SamplingParams | None = None
+    ) -> None:
         self._run, self._notes, self._is_verbose = run, notes, is_verbose
+        self._inspected = None if is_quiet else inspected
         self._has_statistics = is_verbose or (is_terminal(sys.stderr) and not is_quiet)
 
     def start(self, seed: int) -> None:
-        """Note the seed in use, and with -v show every setting with its origin."""
+        """Show every setting with its origin with -v, and what shapes the tables before they come."""
         if self._is_verbose:
             self._notes.plain(settings_text(self._run, seed))
+        elif self._inspected is not None:
+            self._notes.plain(active_text(self._inspected, seed))
 
     def end(self, sample: Sample) -> None:
         """Show the statistics of a sample."""
         if self._has_statistics:
-            self._notes.plain(statistics_line(sample, self._run.device))
+            may_share_a_line = is_terminal(sys.stderr) and not is_terminal(sys.stdout)  # as before `| cat`
+            self._notes.plain("\n" * may_share_a_line + statistics_line(sample, self._run.device))
+
+
+def active_text(params: SamplingParams, seed: int) -> str:
+    """Name the stages that a draw goes through, with their values, and the seed: `temperature 0.8 · seed 3`."""
+    from ..generation.filters import filter_stages, score_stages
+
+    stages = score_stages(params, (), ()) + (filter_stages(params) if params.temperature else [])
+    parts = [f"{name} {_written(getattr(params, name))}" for name, _ in stages]
+    return " · ".join([*(parts or ["no filters"]), f"seed {seed}" if params.temperature else "greedy"])
 
 
 def settings_text(run: Run, seed: int) -> str:
@@ -82,9 +98,17 @@ def statistics_line(sample: Sample, device: str) -> str:
         _speed("decode", stats.decode_tokens_per_second),
         f"peak {bytes_text(peak)}" if peak is not None else None,
         f"seed {sample.seed}",
-        str(sample.finish_reason),
+        _ending(sample),
     ]
     return " · ".join(part for part in parts if part is not None)
+
+
+def _ending(sample: Sample) -> str:
+    """Say why the text ends where it ends."""
+    if sample.finish_reason == "stop":
+        return f"stop: {sample.stop!r}" if isinstance(sample.stop, str) else "stop: end of text"
+    reasons = {"length": "length: max_new_tokens reached", "context": "context: the window is full"}
+    return reasons.get(str(sample.finish_reason), str(sample.finish_reason))
 
 
 def _speed(name: str, tokens_per_second: float | None) -> str | None:

@@ -104,7 +104,6 @@ def _sampling(params: dict[str, Any]) -> dict[str, Any]:
 
 def execute(given: Flags, notes: Notes, interrupts: Interrupts) -> int:
     """Do a run and give its exit code. Everything that needs no model is checked before one is loaded."""
-    gc.disable()  # until the model is loaded: imports make no garbage, and looking for it takes a fifth of their time
     from .job import build_job, check_contradictions
     from .writing import Destination
 
@@ -117,14 +116,15 @@ def _generate(given: Flags, job: Job, destination: Destination, notes: Notes, in
     from dataclasses import replace
 
     from .. import presets
+    from ..generation.collection import paused_collection
     from .reporting import Report
     from .samples import Run
 
     notes.status(f"loading {given.model or job.preset.name} ...")
     began = time.perf_counter()
-    model = _load(given, job, notes)
-    gc.freeze()  # the libraries stay to the end: never look through them again
-    gc.enable()
+    with paused_collection():
+        model = _load(given, job, notes)
+        gc.freeze()  # the libraries stay to the end: never look through them again
     load_seconds = time.perf_counter() - began
     for text in model.warnings:
         notes.warn(f"warning: {text}")
@@ -138,7 +138,8 @@ def _generate(given: Flags, job: Job, destination: Destination, notes: Notes, in
 
     choices = settings.choices()
     shared = Run(model=model.name, preset=job.preset.name, prompt=job.prompt, settings=choices, device=model.device)
-    report = Report(shared, notes, is_verbose=given.verbose, is_quiet=given.quiet)
+    inspected = settings.params if job.num_candidates and job.format == "text" else None
+    report = Report(shared, notes, is_verbose=given.verbose, is_quiet=given.quiet, inspected=inspected)
     plan = Plan(
         prompt=prompt,
         params=settings.params,
@@ -185,8 +186,10 @@ def _mode(settings: Settings, job: Job, model: Model, notes: Notes) -> str:
 def _encoded(job: Job, model: Model, settings: Settings, notes: Notes) -> Prompt:
     """Turn the prompt into ids that fit the model's window; a cut is announced."""
     from ..generation.prompt import encode_chat, encode_raw, fit
+    from .reading import PLACE
 
     def encode(text: str) -> Prompt:
+        text = text if job.template is None else job.template.replace(PLACE, text, 1)
         if settings.mode == "raw":
             return encode_raw(model.tokenizer, text)
         system = [{"role": "system", "content": job.system}] if job.system is not None else []

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
+from ..generation.byte_decoders import BYTE_OF
 from .shown import shown_in_cell
 
-_PRINTABLE: Final = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-_HIDDEN: Final = [byte for byte in range(0x100) if byte not in _PRINTABLE]
-# Byte-level vocabularies write a byte as one printable character: itself, or the next one from U+0100 on.
-_BYTE_OF: Final = {chr(byte): byte for byte in _PRINTABLE} | {chr(0x100 + n): byte for n, byte in enumerate(_HIDDEN)}
 _BROKEN = "\ufffd"
 
 
@@ -62,6 +59,6 @@ class TokenNames:
 
 def _bytes_shown(piece: str) -> str:
     """Write a token that is a part of a character by its bytes, where its vocabulary name tells them."""
-    if all(char in _BYTE_OF for char in piece) and not piece.startswith("<0x"):
-        return "".join(f"\\x{_BYTE_OF[char]:02x}" for char in piece)
+    if all(char in BYTE_OF for char in piece) and not piece.startswith("<0x"):
+        return "".join(f"\\x{BYTE_OF[char]:02x}" for char in piece)
     return shown_in_cell(piece)

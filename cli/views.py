@@ -82,8 +82,8 @@ class TableView:
         if output.draw is not None:
             self._step += 1
             table = candidate_table(self._step, output.draw, self._names, width=self._console.width)
+            self._console.print()  # first: text and tables may go to the same place
             self._console.print(table, soft_wrap=True)
-            self._console.print()
 
     def end(self, sample: Sample) -> None:
         """End the text."""

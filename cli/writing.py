@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 import sys
 import tempfile
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import Final, TextIO
 
 from ..generation.errors import UsageError
 from .colors import is_terminal
+
+_STANDARD_OUTPUT: Final = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
+_DESCRIPTOR: Final = re.compile(r"(?:/dev/fd|/proc/self/fd)/(\d{1,9})")
 
 
 class Destination:
@@ -22,7 +26,7 @@ class Destination:
     """
 
     def __init__(self, path: Path | None) -> None:
-        self._path = None if path is None or str(path) == "-" else path
+        self._path = None if path is None or str(path) in _STANDARD_OUTPUT else path
         self._aside: Path | None = None
         self._is_kept = False
         self.stream = _standard_output() if self._path is None else self._opened(self._path)
@@ -36,13 +40,13 @@ class Destination:
     ) -> None:
         if self._path is None:
             return
-        self.stream.close()
-        if self._aside is None:
-            return
-        if self._is_kept:
-            os.replace(self._aside, self._path)
-        else:
-            self._aside.unlink(missing_ok=True)
+        try:
+            self.stream.close()  # may find the disk full
+            if self._aside is not None and self._is_kept:
+                os.replace(self._aside, self._path)
+        finally:
+            if self._aside is not None:
+                self._aside.unlink(missing_ok=True)
 
     @property
     def is_file(self) -> bool:
@@ -54,18 +58,27 @@ class Destination:
         self._is_kept = True
 
     def _opened(self, path: Path) -> TextIO:
-        target = Path(os.path.realpath(path))  # a link stays a link
-        self._path = target
         try:
-            facts = target.stat() if target.exists() else None
+            if (descriptor := _descriptor(path)) is not None:
+                return os.fdopen(os.dup(descriptor), "w", encoding="utf-8", newline="")
+            facts = path.stat() if path.exists() else None
             if facts is not None and not stat.S_ISREG(facts.st_mode):
-                return target.open("w", encoding="utf-8", newline="")  # a device or a pipe; a folder fails here
-            descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+                return path.open("w", encoding="utf-8", newline="")  # a device or a pipe; a folder fails here
+            self._path = target = Path(os.path.realpath(path))  # a link stays a link
+            descriptor, name = tempfile.mkstemp(prefix=".minigen-", dir=target.parent)
             self._aside = Path(name)
             os.chmod(name, stat.S_IMODE(facts.st_mode) if facts else 0o666 & ~_umask())
             return os.fdopen(descriptor, "w", encoding="utf-8", newline="")
         except OSError as error:
             raise UsageError(f"--output {str(path)!r} cannot be written: {error.strerror}.") from error
+
+
+def _descriptor(path: Path) -> int | None:
+    """Give the number of an open file that a path such as /dev/fd/63 names: the shell's `>(command)`."""
+    if str(path) == "/dev/stderr":
+        return 2
+    found = _DESCRIPTOR.fullmatch(str(path))
+    return int(found[1]) if found else None
 
 
 def _standard_output() -> TextIO:

@@ -1,7 +1,33 @@
 """The library: the loop, sampling and the engine. Its public names are imported when they are first used."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .engine import Engine as Engine
+    from .errors import MinigenError as MinigenError
+    from .filters import (
+        apply_min_p as apply_min_p,
+        apply_temperature as apply_temperature,
+        apply_top_k as apply_top_k,
+        apply_top_p as apply_top_p,
+        apply_typical_p as apply_typical_p,
+    )
+    from .model import Model as Model, load_model as load_model
+    from .params import SamplingParams as SamplingParams
+    from .penalties import (
+        apply_frequency_penalty as apply_frequency_penalty,
+        apply_logit_bias as apply_logit_bias,
+        apply_no_repeat_ngram as apply_no_repeat_ngram,
+        apply_presence_penalty as apply_presence_penalty,
+        apply_repetition_penalty as apply_repetition_penalty,
+    )
+    from .prompt import Prompt as Prompt, encode_chat as encode_chat, encode_raw as encode_raw
+    from .sampler import Sampler as Sampler
+    from .simple import greedy_generate as greedy_generate, simple_generate as simple_generate
+    from .sources import ModelSettings as ModelSettings
+    from .text import TextStream as TextStream
+    from .trace import Candidate as Candidate, Draw as Draw, Output as Output
 
 _HOMES = {
     "SamplingParams": "params",
@@ -20,11 +46,11 @@ _HOMES = {
     "Candidate": "trace",
     "Output": "trace",
     "MinigenError": "errors",
-    "apply_logit_bias": "filters",
-    "apply_repetition_penalty": "filters",
-    "apply_frequency_penalty": "filters",
-    "apply_presence_penalty": "filters",
-    "apply_no_repeat_ngram": "filters",
+    "apply_logit_bias": "penalties",
+    "apply_repetition_penalty": "penalties",
+    "apply_frequency_penalty": "penalties",
+    "apply_presence_penalty": "penalties",
+    "apply_no_repeat_ngram": "penalties",
     "apply_temperature": "filters",
     "apply_top_k": "filters",
     "apply_top_p": "filters",

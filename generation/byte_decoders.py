@@ -49,13 +49,13 @@ def _byte_alphabet() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {chr(0x100 + rank): byte for rank, byte in enumerate(others)}
 
 
-_BYTE_OF = _byte_alphabet()
+BYTE_OF = _byte_alphabet()
 
 
 def _bytes_of(token: str) -> bytes:
     """Return a byte-level token's bytes; one with a character outside the alphabet, such as a space, is plain text."""
     try:
-        return bytes(_BYTE_OF[char] for char in token)
+        return bytes(BYTE_OF[char] for char in token)
     except KeyError:
         return token.encode()
 

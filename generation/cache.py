@@ -1,5 +1,6 @@
 """KV slots behind the transformers Cache interface: one slot holds the keys and values of one sequence."""
 
+import inspect
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from transformers.cache_utils import (
 )
 
 FIRST_ROOM = 256  # tokens; a slot starts with room for the prompt and this many, then grows by half
+CACHE_NAMES = ("cache", "past_key_values")
 ATTENTION = (DynamicLayer, DynamicSlidingWindowLayer)
 
 
@@ -29,6 +31,21 @@ def new_slot(config: Any, limit: int | None) -> Cache:
         for layer in DynamicCache(config=config).layers
     ]
     return Cache(layers=layers)
+
+
+def takes_parts(slot: Cache) -> bool:
+    """Tell whether a prompt may come in several passes: a layer with a state of its own may forget the first ones."""
+    return all(isinstance(layer, SlotLayer) for layer in slot.layers)
+
+
+def is_used_by(network: Any) -> bool:
+    """Tell whether a network keeps its past in a slot. Some of the library's models have another cache, or none."""
+    names = inspect.signature(getattr(network, "forward", network)).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values())
+    supports = getattr(network, "_supports_default_dynamic_cache", None)  # only the library's models say so
+    if supports is None:
+        return takes_any or not names.keys().isdisjoint(CACHE_NAMES)
+    return bool(supports()) and not names.keys().isdisjoint(CACHE_NAMES)
 
 
 class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the library's class hook has no types

@@ -12,6 +12,7 @@ from .errors import PromptError
 Messages = Sequence[Mapping[str, str]]
 # What Python itself raises inside a template: wrong types, missing keys, too deep, too large, ...
 _PYTHON_ERRORS = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, SyntaxError, ImportError)
+_MARKER = re.compile(r"<\|.+\|>")  # some templates put it together: '<|' + role + '|>'
 _BOMB_ERRORS = (MemoryError, RecursionError, OverflowError)
 
 
@@ -32,6 +33,7 @@ def render(tokenizer: Any, messages: Messages, template: str | None) -> str:
             tokenize=False,
             add_generation_prompt=True,
         )
+        text.encode()  # no half characters
     except jinja2.exceptions.SecurityError as error:
         raise PromptError(f"This is an unsafe chat template: {_first_line(error)}.") from error
     except jinja2.TemplateSyntaxError as error:
@@ -51,12 +53,12 @@ def _first_line(error: BaseException) -> str:
 def encode_messages(tokenizer: Any, messages: Messages, template: str | None) -> list[int]:
     """Return the ids of rendered messages, in which only the template has written control tokens.
 
-    A control token is a special token, or an added token that the template writes. Where the messages spell none, the
-    ids are the library's own; else what they spell is encoded as ordinary text.
+    A control token is a special token, or an added token that the template could write. Where the messages spell none,
+    the ids are the library's own; else what they spell is encoded as ordinary text.
     """
     masked, bodies = _mask(messages)
     skeleton = render(tokenizer, masked, template)
-    control = _control_tokens(tokenizer, skeleton)
+    control = _control_tokens(tokenizer, skeleton, template or str(tokenizer.chat_template))
     wanted = [i for i in _encode(tokenizer, skeleton) if i in control]
     if not any(control.keys() & set(_encode(tokenizer, body)) for body in bodies.values()):
         ids = _encode(tokenizer, render(tokenizer, messages, template))
@@ -84,18 +86,25 @@ def _mask(messages: Messages) -> tuple[list[dict[str, str]], dict[str, str]]:
     return masked, bodies
 
 
-def _control_tokens(tokenizer: Any, skeleton: str) -> dict[int, Any]:
-    """Return the added tokens, by id, that users must not write: special ones and those in the template's own text."""
+def _control_tokens(tokenizer: Any, skeleton: str, template: str) -> dict[int, Any]:
+    """Return the added tokens, by id, that users must not write: special ones and those that the template could.
+
+    It could write what it wrote, what its source names for other roles, and what has the form of a turn's marker.
+    """
     written = set(_encode(tokenizer, skeleton))
-    added = tokenizer.added_tokens_decoder.items()
-    return {i: token for i, token in added if token.special or (i in written and token.content.strip())}
+    return {
+        i: token
+        for i, token in tokenizer.added_tokens_decoder.items()
+        if token.special
+        or (token.content.strip() and (i in written or token.content in template or _MARKER.fullmatch(token.content)))
+    }
 
 
 def _encode_masked(
     tokenizer: Any, skeleton: str, bodies: Mapping[str, str], control: Mapping[int, Any], wanted: list[int]
 ) -> list[int]:
     """Encode the template's text between its control tokens, with the users' text put back as ordinary text."""
-    id_of = {token.content: token_id for token_id, token in control.items()}
+    id_of = {control[token_id].content: token_id for token_id in wanted}
     parts = _split_at(skeleton, id_of)
     numbers = re.compile("|".join(bodies))
     ids: list[int] = []

@@ -8,9 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from .errors import SourceError
 from .facts import end_token_ids, window_of
 from .folder import inspect_folder, inspect_gguf
-from .headers import read_headers
+from .safetensors_file import read_weight_facts
 from .sources import ModelFiles
 
 _DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "F64": "float64"}
@@ -51,21 +52,24 @@ def describe(files: ModelFiles) -> Description:
 def _describe_folder(files: ModelFiles) -> Description:
     folder = files.path
     inspect_folder(folder, trust_remote_code=True)  # nothing runs here, so code of its own may be described
-    config, headers = _read(folder / "config.json"), read_headers(folder)
+    config, weights = _read(folder / "config.json"), read_weight_facts(folder)
     text_config = _namespace(config)
-    tokenizer = _FolderTokenizer(folder)
+    try:
+        tokenizer = _FolderTokenizer(folder)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise SourceError(f"The tokenizer files in {folder} are damaged: fetch the model again.") from None
     network = SimpleNamespace(
         config=text_config, generation_config=SimpleNamespace(**_read(folder / "generation_config.json"))
     )
-    dtype = max(headers.dtypes, key=lambda name: headers.dtypes[name])
+    dtype = max(weights.dtypes, key=lambda name: weights.dtypes[name])
     return Description(
         name=files.name,
         path=folder,
         revision=files.revision,
         architecture=(config.get("architectures") or [config["model_type"]])[0],
-        num_weights=headers.num_weights,
+        num_weights=weights.num_weights,
         dtype=_DTYPES.get(dtype, dtype),
-        num_bytes=headers.num_bytes,
+        num_bytes=weights.num_bytes,
         window=window_of(text_config),
         vocab_size=_vocab_size(text_config),
         end_tokens=tuple(EndToken(id=i, text=tokenizer.texts.get(i)) for i in end_token_ids(network, tokenizer)),
@@ -86,7 +90,10 @@ def _namespace(config: dict[str, Any]) -> SimpleNamespace:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (ValueError, RecursionError):
+        raise SourceError(f"{path} is not valid JSON: fetch the model again.") from None
     return content if isinstance(content, dict) else {}
 
 

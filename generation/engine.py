@@ -1,12 +1,14 @@
 """The engine: a state machine that advances requests one step at a time."""
 
-from collections.abc import Sequence as SequenceOf
+from collections.abc import Callable, Iterable, Mapping, Sequence as SequenceOf
+from functools import partial
 from itertools import count
+from typing import Any
 
 from .device import is_out_of_memory, out_of_memory
 from .errors import MinigenError, ParameterError, RunError
 from .model import Model
-from .params import SamplingParams
+from .params import SamplingParams, as_number
 from .prompt import Prompt, check_room, encode_raw
 from .runner import Runner
 from .sampler import Sampler
@@ -44,22 +46,21 @@ class Engine:
         leaves no room in the window, ParameterError for ids outside the vocabulary or an id that is in use.
         """
         params = sampling_params or SamplingParams()
-        request_id = self._checked_id(request_id)
+        request_id = self._free_id(request_id)
         prompt = encode_raw(self.model.tokenizer, prompt) if isinstance(prompt, str) else prompt
-        prompt = prompt if isinstance(prompt, Prompt) else Prompt(tuple(prompt), tuple(prompt))
+        if not isinstance(prompt, Prompt):
+            ids = self._checked_ids("prompt", _listed(prompt))
+            prompt = Prompt(ids, context_ids=ids)
         check_room(len(prompt.ids), self.model.window)
-        for name, ids in (
-            ("prompt", prompt.ids),
-            ("logit_bias", params.logit_bias),
-            ("end_token_ids", params.end_token_ids),
-        ):
-            self._check_vocabulary(name, tuple(ids))
+        prompt_ids = self._checked_ids("prompt", prompt.ids)
+        self._checked_ids("logit_bias", params.logit_bias)
+        self._checked_ids("end_token_ids", params.end_token_ids)
         end_ids = () if params.ignore_eos else (*self.model.end_token_ids, *params.end_token_ids)
         sequence = Sequence(
             request_id=request_id,
-            prompt_ids=prompt.ids,
+            prompt_ids=prompt_ids,
             params=params,
-            sampler=Sampler(params, prompt_ids=prompt.ids, num_candidates=num_candidates),
+            sampler=Sampler(params, prompt_ids=prompt_ids, num_candidates=num_candidates),
             text=TextStream(self.model.tokenizer, prompt.context_ids, params.stop),
             end_token_ids=frozenset(end_ids),
             window=self.model.window,
@@ -74,13 +75,15 @@ class Engine:
     def step(self) -> list[Output]:
         """Advance every running sequence by one token; give what that did, one output for each."""
         outputs, self._last_outputs = self._last_outputs, []
-        return outputs + [self._advance(sequence) for sequence in self.scheduler.schedule()]
+        return outputs + [
+            self._alone(sequence, partial(self._advance, sequence)) for sequence in self.scheduler.schedule()
+        ]
 
     def abort_request(self, request_id: str) -> None:
         """End a request now. The next step gives its last output, with the text that was held back."""
         sequence = self.scheduler.find(request_id)
         if sequence is not None:
-            self._last_outputs.append(self._finish(sequence, "interrupted"))
+            self._last_outputs.append(self._alone(sequence, lambda: self._finish(sequence, "interrupted")))
 
     def seed_of(self, request_id: str) -> int:
         """Give the seed of a request that is waiting or running, chosen or given."""
@@ -89,11 +92,15 @@ class Engine:
             raise ParameterError("request_id", request_id, "the id of an unfinished request")
         return sequence.sampler.seed
 
-    def _advance(self, sequence: Sequence) -> Output:
+    def _alone(self, sequence: Sequence, work: Callable[[], Output]) -> Output:
+        """Do one sequence's work; if it fails, that sequence ends with the error and the others go on."""
         try:
-            return self._accept(sequence, self._next_draw(sequence))
+            return work()
         except Exception as error:  # noqa: BLE001 - one failing sequence fails alone
             return self._finish(sequence, "error", error=self._translated(error, sequence))
+
+    def _advance(self, sequence: Sequence) -> Output:
+        return self._accept(sequence, self._next_draw(sequence))
 
     def _next_draw(self, sequence: Sequence) -> Draw:
         if sequence.slot is None:
@@ -123,9 +130,9 @@ class Engine:
         stop: str | int | None = None,
         error: MinigenError | None = None,
     ) -> Output:
+        text += sequence.text.flush()
         self.scheduler.remove(sequence)
         sequence.slot = None  # its keys and values are freed
-        text += sequence.text.flush()
         if draw is not None and stop is None and sequence.text.stopped_by is not None:
             reason, stop = "stop", sequence.text.stopped_by
         return Output(
@@ -145,18 +152,37 @@ class Engine:
         if is_out_of_memory(error):
             failure: MinigenError = out_of_memory(f"computing token {step}", self.model.device)
         else:
-            failure = RunError(f"The model failed at token {step}: {type(error).__name__}: {error}".splitlines()[0])
+            failure = RunError(f"The model failed at token {step}: {_first_line(error)}.")
         failure.__cause__ = error
         return failure
 
-    def _checked_id(self, request_id: str | None) -> str:
+    def _free_id(self, request_id: str | None) -> str:
         if request_id is None:
             return next(name for n in self._numbers if self.scheduler.find(name := str(n)) is None)
         if self.scheduler.find(request_id) is not None:
             raise ParameterError("request_id", request_id, "an id that is not in use")
         return request_id
 
-    def _check_vocabulary(self, name: str, ids: tuple[int, ...]) -> None:
-        wrong = next((i for i in ids if not 0 <= i < self.model.vocab_size), None)
-        if wrong is not None:
-            raise ParameterError(name, wrong, f"token ids from 0 to {self.model.vocab_size - 1}")
+    def _checked_ids(self, name: str, ids: Iterable[Any]) -> tuple[int, ...]:
+        """Give ids of any library's whole numbers as Python's own; raise ParameterError for one that is no token's."""
+        checked = []
+        for token_id in ids:
+            number = token_id if type(token_id) is int else as_number(int, token_id)
+            if not 0 <= number < self.model.vocab_size:
+                raise ParameterError(name, token_id, f"token ids from 0 to {self.model.vocab_size - 1}")
+            checked.append(int(number))
+        return tuple(checked)
+
+
+def _listed(prompt: Any) -> Iterable[Any]:
+    """Give the ids of a list, an array or a tensor one by one."""
+    if isinstance(prompt, bytes | Mapping) or not hasattr(prompt, "__iter__"):
+        raise ParameterError("prompt", prompt, "a text, token ids or a Prompt")
+    ids: Iterable[Any] = prompt.tolist() if hasattr(prompt, "tolist") else prompt
+    return ids
+
+
+def _first_line(error: Exception) -> str:
+    """Name an error's kind, with the first line of what it says."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__

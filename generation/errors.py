@@ -16,6 +16,8 @@
 A message is one plain sentence: what is wrong, the value, what would be right.
 """
 
+MOST_SHOWN = 200  # characters of a wrong value in a message
+
 
 class MinigenError(Exception):
     """The base of all errors that minigen raises on purpose."""
@@ -29,7 +31,7 @@ class ParameterError(UsageError):
     """A setting out of its range: `name must be wanted, not value.`"""
 
     def __init__(self, name: str, value: object, wanted: str) -> None:
-        super().__init__(f"{name} must be {wanted}, not {value!r}.")
+        super().__init__(f"{name} must be {wanted}, not {_shown(value)}.")
         self.name, self.value, self.wanted = name, value, wanted
 
 
@@ -67,3 +69,10 @@ class OutOfMemory(RunError):  # noqa: N818 - the field's words
 
 class NumberError(RunError):
     """The model gave logits that are no numbers."""
+
+
+def _shown(value: object) -> str:
+    """Spell a value on one line, and only the beginning of a long one."""
+    text = repr(value)
+    text = " ".join(text.split()) if "\n" in text else text
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"

@@ -77,7 +77,8 @@ def end_token_ids(network: Any, tokenizer: Any, more: Iterable[int] = ()) -> tup
 
 
 def _flat(value: Any) -> list[int]:
-    """Give the ids in an id, a list of ids or anything else; ids are whole numbers, 0 or more."""
+    """Give the ids in an id, a list or tensor of ids or anything else; ids are whole numbers, 0 or more."""
+    value = value.tolist() if hasattr(value, "tolist") else value
     values = value if isinstance(value, list | tuple) else [value]
     return [each for each in values if isinstance(each, int) and not isinstance(each, bool) and each >= 0]
 

@@ -6,13 +6,20 @@ before it left, so the survivors are renormalised between filters. Ties go to th
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from .params import SamplingParams
+from .params import RANGES, Range, SamplingParams
+from .penalties import (
+    apply_frequency_penalty,
+    apply_logit_bias,
+    apply_no_repeat_ngram,
+    apply_presence_penalty,
+    apply_repetition_penalty,
+)
 
 # A full sort of the vocabulary is slow: the leading few hundred settle nearly every row; only a flat row needs more.
 HEADS = (512, 4096)
@@ -61,49 +68,6 @@ def filter_stages(params: SamplingParams) -> list[Stage]:
     return [(name, apply) for name, is_active, apply in stages if is_active]
 
 
-def apply_logit_bias(logits: Tensor, bias: Mapping[int, float] | None) -> Tensor:
-    """Add a number to the logits of single tokens; −inf bans a token."""
-    if not bias:
-        return logits
-    ids = torch.tensor(list(bias), device=logits.device)
-    return logits.index_add(-1, ids, _like(logits, list(bias.values()), len(ids)))
-
-
-def apply_repetition_penalty(logits: Tensor, seen_ids: Sequence[int], penalty: float | None) -> Tensor:
-    """Make tokens seen in prompt or output less likely: z·θ where z < 0, else z/θ; each id once, however often seen.
-
-    Source: Keskar et al. 2019, "CTRL", with the sign rule of transformers.
-    """
-    if penalty is None or penalty == 1 or not seen_ids:
-        return logits
-    ids = torch.tensor(sorted(set(seen_ids)), device=logits.device)
-    scores = logits.index_select(-1, ids)
-    return logits.index_copy(-1, ids, torch.where(scores < 0, scores * penalty, scores / penalty))
-
-
-def apply_frequency_penalty(logits: Tensor, output_ids: Sequence[int], penalty: float | None) -> Tensor:
-    """Subtract `penalty` once for every time a token stands in the output. Source: the OpenAI API."""
-    if not penalty or not output_ids:
-        return logits
-    ids = torch.tensor(output_ids, device=logits.device)
-    return logits.index_add(-1, ids, _like(logits, [-penalty] * len(ids), len(ids)))
-
-
-def apply_presence_penalty(logits: Tensor, output_ids: Sequence[int], penalty: float | None) -> Tensor:
-    """Subtract `penalty` from every token that stands in the output. Source: the OpenAI API."""
-    return apply_frequency_penalty(logits, sorted(set(output_ids)), penalty)
-
-
-def apply_no_repeat_ngram(logits: Tensor, seen_ids: Sequence[int], size: int | None) -> Tensor:
-    """Drop every token that would complete an n-gram of `size` tokens that already stands in prompt or output."""
-    if not size or len(seen_ids) < size:
-        return logits
-    ids = torch.tensor(seen_ids, device=logits.device)
-    grams = ids.unfold(0, size, 1)  # (places, size)
-    is_same_start = (grams[:, :-1] == ids[len(ids) - size + 1 :]).all(-1)
-    return logits.index_fill(-1, grams[is_same_start, -1], -torch.inf)
-
-
 def apply_temperature(logits: Tensor, temperature: float | None) -> Tensor:
     """Divide by the temperature: below 1 sharpens the distribution, above 1 flattens it; 0 leaves the likeliest token.
 
@@ -111,10 +75,13 @@ def apply_temperature(logits: Tensor, temperature: float | None) -> Tensor:
     """
     if temperature is None or temperature == 1:
         return logits
+    temperature = Range(float, 0).check("temperature", temperature)
     if temperature == 0:
         return apply_top_k(logits, 1)
-    if temperature < 0.01:  # a plain quotient could overflow; the softmax is the same from any origin
-        logits, temperature = logits - logits.amax(-1, keepdim=True), max(temperature, 1e-30)
+    limits = torch.finfo(logits.dtype)
+    if temperature < 0.01 or (temperature < 1 and bool((logits > limits.max * temperature).any())):
+        highest = logits.amax(-1, keepdim=True).clamp(min=limits.min)  # a row of nothing but −inf stays as it is
+        logits, temperature = logits - highest, max(temperature, 1e-30)  # a quotient of at most 0 is safe
     return logits / temperature
 
 
@@ -123,10 +90,11 @@ def apply_top_k(logits: Tensor, k: int | None) -> Tensor:
 
     Source: Fan et al. 2018, "Hierarchical neural story generation".
     """
-    if not k or k >= logits.shape[-1]:
+    k = int(RANGES["top_k"].check("top_k", k or 0))
+    if k == 0 or k >= logits.shape[-1]:
         return logits
     ranked = logits.topk(k, dim=-1).values
-    return _keep_leading(logits, ranked, torch.full_like(ranked[..., :1], k, dtype=torch.long))
+    return _keep_leading(logits, logits, ranked, torch.full_like(ranked[..., :1], k, dtype=torch.long))
 
 
 def apply_top_p(logits: Tensor, p: float | None) -> Tensor:
@@ -136,22 +104,15 @@ def apply_top_p(logits: Tensor, p: float | None) -> Tensor:
     """
     if p is None or p >= 1:
         return logits
-    probs = logits.softmax(-1)
-    vocab = logits.shape[-1]
-    for size in (*HEADS, vocab):
-        ranked, ids = logits.topk(min(size, vocab), dim=-1)
-        mass = probs.gather(-1, ids).double()
-        count = (mass.cumsum(-1) - mass < p).sum(-1, keepdim=True).clamp(min=1)
-        if size >= vocab or bool((count < size).all()):  # the crossing lies within
-            break
-    return _keep_leading(logits, ranked, count)
+    return _keep_mass(logits, logits, _probs(logits), p)
 
 
 def apply_min_p(logits: Tensor, min_p: float | None) -> Tensor:
     """Drop tokens less likely than `min_p` times the likeliest one. Source: Nguyen et al. 2024, "Min-p sampling"."""
     if not min_p:
         return logits
-    probs = logits.softmax(-1)
+    min_p = RANGES["min_p"].check("min_p", min_p)
+    probs = _probs(logits)
     return logits.masked_fill(probs < min_p * probs.amax(-1, keepdim=True), -torch.inf)
 
 
@@ -162,13 +123,11 @@ def apply_typical_p(logits: Tensor, mass: float | None) -> Tensor:
     """
     if mass is None or mass >= 1:
         return logits
-    logprobs = logits.log_softmax(-1)
+    mass = RANGES["typical_p"].check("typical_p", mass)
+    logprobs = logits.log_softmax(-1, dtype=_exact(logits))
     probs = logprobs.exp()
     entropy = -(probs * logprobs).nan_to_num(0.0).sum(-1, keepdim=True)  # (…, 1), nats
-    ids = (-logprobs - entropy).abs().sort(dim=-1, stable=True).indices
-    ranked = probs.gather(-1, ids).double()
-    is_reached = ranked.cumsum(-1) - ranked >= mass  # the mass was reached before this token
-    return logits.masked_fill(is_reached.scatter(-1, ids, is_reached), -torch.inf)
+    return _keep_mass(logits, -(-logprobs - entropy).abs(), probs, mass)
 
 
 def leading_ids(scores: Tensor, count: int) -> Tensor:
@@ -178,14 +137,33 @@ def leading_ids(scores: Tensor, count: int) -> Tensor:
     return ids[scores[ids].sort(descending=True, stable=True).indices[:count]]
 
 
-def _keep_leading(logits: Tensor, ranked: Tensor, count: Tensor) -> Tensor:
-    """Keep exactly `count` tokens a row, ties by id. ranked: `(…, n)` falling logits, n ≥ count; count: `(…, 1)`."""
+def _keep_mass(logits: Tensor, scores: Tensor, probs: Tensor, mass: float) -> Tensor:
+    """Keep a token while the probability of those with higher scores is below `mass`; one at least."""
+    vocab = logits.shape[-1]
+    for size in (*HEADS, vocab):
+        ranked, ids = scores.topk(min(size, vocab), dim=-1)
+        reached = probs.gather(-1, ids).double()
+        count = (reached.cumsum(-1) - reached < mass).sum(-1, keepdim=True).clamp(min=1)
+        if size >= vocab or bool((count < size).all()):  # the crossing lies within
+            break
+    return _keep_leading(logits, scores, ranked, count)
+
+
+def _keep_leading(logits: Tensor, scores: Tensor, ranked: Tensor, count: Tensor) -> Tensor:
+    """Keep exactly `count` tokens a row, those with the highest scores, ties by id.
+
+    ranked: `(…, n)` the leading scores, falling, n ≥ count; count: `(…, 1)`.
+    """
     edge = ranked.gather(-1, count - 1)
-    is_above, is_edge = logits > edge, logits == edge
+    is_above, is_edge = scores > edge, scores == edge
     room = count - is_above.sum(-1, keepdim=True)
     return logits.masked_fill(~(is_above | (is_edge & (is_edge.cumsum(-1) <= room))), -torch.inf)
 
 
-def _like(logits: Tensor, values: Sequence[float], size: int) -> Tensor:
-    """Give `values` as a tensor that can be added to `size` tokens of every row."""
-    return torch.tensor(values, dtype=logits.dtype, device=logits.device).expand(*logits.shape[:-1], size)
+def _exact(logits: Tensor) -> torch.dtype:
+    """Give the type in which masses are summed: half types would lose the tail."""
+    return torch.promote_types(logits.dtype, torch.float32)
+
+
+def _probs(logits: Tensor) -> Tensor:
+    return logits.softmax(-1, dtype=_exact(logits))

@@ -48,6 +48,8 @@ def inspect_folder(path: Path, *, trust_remote_code: bool) -> None:
     for pattern in _MODEL_FILES:
         for file in path.glob(pattern):
             _require_inside(file, path)
+            if not file.is_file() and not file.is_dir():  # a pipe would be waited for
+                raise SourceError(f"{file} is not a regular file: fetch the model again.")
     config = _read_json(config_file)
     if (path / "adapter_config.json").exists():
         raise SourceError(f"{path / 'adapter_config.json'} makes this an adapter: merge it into its base model first.")

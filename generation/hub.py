@@ -69,7 +69,8 @@ def _download(source: HubSource, progress: Progress, with_code: bool) -> ModelFi
 
     commit, sizes = within(_ANSWER_SECONDS, lambda: _ask(source))
     wanted = choose_files(source, sizes, with_code=with_code)
-    missing = [name for name in wanted if not (_snapshot(source, commit) / name).exists()]
+    missing = [name for name in wanted if _size(_snapshot(source, commit) / name) != sizes[name]]
+    damaged = {name for name in missing if (_snapshot(source, commit) / name).exists()}  # the library would keep them
     total = sum(sizes[name] for name in missing)
     cache = Path(constants.HF_HUB_CACHE)
     progress.note(f"Fetching {source.repo} from the hub: {bytes_text(total)} in {len(missing)} files to {cache}.")
@@ -80,10 +81,16 @@ def _download(source: HubSource, progress: Progress, with_code: bool) -> ModelFi
     bar = _bar(progress)
     with phase(progress, f"downloading {source.repo}", total):
         # This also keeps the list of the commit's files, by which a later run knows that nothing is missing.
-        snapshot_download(source.repo, revision=commit, allow_patterns=settings, ignore_patterns="*/*")
+        snapshot_download(
+            source.repo,
+            revision=commit,
+            allow_patterns=settings,
+            ignore_patterns="*/*",
+            force_download=not damaged.isdisjoint(settings),
+        )
         progress.advance(sum(sizes[name] for name in settings))
         for name in weights:  # one by one in this thread, so that an interrupt ends it at once
-            hf_hub_download(source.repo, name, revision=commit, tqdm_class=bar)
+            hf_hub_download(source.repo, name, revision=commit, force_download=name in damaged, tqdm_class=bar)
     return _files(source, commit, wanted)
 
 

@@ -2,14 +2,13 @@
 
 import json
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from .errors import SourceError
 from .quiet import quiet_libraries
-from .store import models_folder
+from .store import discard, models_folder
 from .wheel import STAMP
 
 
@@ -81,14 +80,11 @@ def _hub_models() -> list[Any]:
 
 
 def _remove_converted(model: Installed) -> int:
-    """Delete a folder of minigen's cache: renamed first, so that a half-deleted model is never loaded."""
+    """Delete a folder of minigen's cache, or the link to one."""
     if model.path.is_symlink():
         model.path.unlink()
         return 0
-    doomed = model.path.with_name(f".making-removed-{model.path.name}")
-    shutil.rmtree(doomed, ignore_errors=True)
-    model.path.rename(doomed)
-    shutil.rmtree(doomed)
+    discard(model.path)
     return model.num_bytes
 
 

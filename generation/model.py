@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from .collection import paused_collection
 from .device import choose_device, choose_dtype, dtype_warnings
 from .errors import ParameterError
 from .facts import end_token_ids, vocab_size_of, window_of
@@ -86,7 +85,7 @@ def load_model(
     """
     settings = _settings_of(model)
     quiet_libraries()
-    with _paused_collection():
+    with paused_collection():
         import torch
 
         device = choose_device(settings.device)
@@ -156,20 +155,3 @@ def sampling_defaults(folder: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
         except ParameterError as error:
             warnings.append(f"{path}: {error} It is left out.")
     return defaults, tuple(warnings)
-
-
-@contextmanager
-def _paused_collection() -> Iterator[None]:
-    """Pause the garbage collector: while the libraries are imported it finds nothing and takes a fifth of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            if (
-                gc.get_freeze_count() == 0
-            ):  # what was made meanwhile counts as old at once, so that it is not walked now
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()

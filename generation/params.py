@@ -12,6 +12,11 @@ MAX_SEED = 2**63 - 1
 MAX_STOPS = 64
 
 
+def next_seed(seed: int, steps: int = 1) -> int:
+    """Give the seed of a later sample: seed + steps, wrapping within 0 … 2^63−1."""
+    return (seed + steps) % (MAX_SEED + 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Range:
     """The numbers that a setting may take. It serves the API, the flags and the presets alike."""
@@ -33,17 +38,24 @@ class Range:
 
     def check(self, name: str, value: Any) -> int | float:
         """Give `value` as the range's kind of number; raise ParameterError for anything else."""
-        if isinstance(value, bool):
-            raise ParameterError(name, value, str(self))
-        try:
-            number = operator.index(value) if self.kind is int else float(value)
-        except (TypeError, ValueError, OverflowError):
-            raise ParameterError(name, value, str(self)) from None
-        is_below = number <= self.low if self.is_low_open else number < self.low
-        is_above = self.high is not None and number > self.high
-        if isinstance(value, str) or not math.isfinite(number) or is_below or is_above:
-            raise ParameterError(name, value, str(self))
+        number = as_number(self.kind, value)
+        is_low_enough = self.high is None or number <= self.high
+        is_high_enough = number > self.low if self.is_low_open else number >= self.low
+        if not (is_low_enough and is_high_enough and number < math.inf):  # NaN fails every comparison
+            is_number = self.kind is int or not math.isnan(number)
+            raise ParameterError(name, value, str(self) if is_number else f"a number, {self}")
         return number
+
+
+def as_number(kind: type[int] | type[float], value: Any) -> int | float:
+    """Give a number of any library as Python's own; NaN for what is none: texts, truth values, 1.5 as an int."""
+    is_truth = isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool")
+    if is_truth or isinstance(value, str | bytes | bytearray):
+        return math.nan
+    try:
+        return operator.index(value) if kind is int else float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor of several numbers
+        return math.nan
 
 
 RANGES: dict[str, Range] = {
@@ -78,7 +90,7 @@ class SamplingParams:
     frequency_penalty: float = 0.0  # output only, per occurrence
     presence_penalty: float = 0.0  # output only, once
     no_repeat_ngram_size: int = 0  # 0 bans no repeated n-gram
-    logit_bias: Mapping[int, float] = field(default_factory=dict)  # −inf bans a token
+    logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)  # −inf bans a token
     max_new_tokens: int = 128
     stop: Sequence[str] = ()  # literal strings that end the text; never shown
     ignore_eos: bool = False
@@ -109,11 +121,10 @@ def _checked_bias(bias: Any) -> dict[int, float]:
         raise ParameterError("logit_bias", bias, wanted)
     checked = {}
     for token_id, value in bias.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        is_id = isinstance(token_id, int) and not isinstance(token_id, bool) and token_id >= 0
-        if not is_id or not is_number or not (math.isfinite(value) or value == -math.inf):
+        index, number = as_number(int, token_id), as_number(float, value)
+        if not index >= 0 or not number < math.inf:
             raise ParameterError("logit_bias", {token_id: value}, wanted)
-        checked[token_id] = float(value)
+        checked[int(index)] = number
     return checked
 
 
@@ -128,9 +139,9 @@ def _checked_stop(stop: Any) -> tuple[str, ...]:
 
 
 def _checked_ids(name: str, ids: Any) -> tuple[int, ...]:
-    if not isinstance(ids, Sequence) or isinstance(ids, str):
+    if not isinstance(ids, Sequence) or isinstance(ids, str | bytes | bytearray):
         raise ParameterError(name, ids, "a list of token ids")
     for token_id in ids:
-        if isinstance(token_id, bool) or not isinstance(token_id, int) or token_id < 0:
+        if not as_number(int, token_id) >= 0:
             raise ParameterError(name, token_id, "token ids, 0 or more")
-    return tuple(ids)
+    return tuple(map(int, ids))

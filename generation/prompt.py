@@ -45,7 +45,7 @@ def encode_chat(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, templa
     Text in the messages never becomes a control token. Raises PromptError for a template that cannot be used.
     """
     for message in messages:
-        _check_text(message["content"])
+        _check_message(message)
     ids = tuple(encode_messages(tokenizer, messages, template))
     check_room(len(ids), None)
     return Prompt(ids, context_ids=())
@@ -73,7 +73,8 @@ def fit(
 ) -> tuple[Prompt, Cut | None]:
     """Return the prompt that `encode` makes of a text, cut where `truncate` asks for it and the window needs it.
 
-    "head" drops the text's beginning and "tail" its end, so that min(max_new_tokens, window // 4) new tokens fit.
+    "head" drops the text's beginning and "tail" its end, so that min(max_new_tokens, window // 4) new tokens fit. A
+    prompt that fits is never cut.
     Raises PromptError, with both numbers, for a prompt that does not fit.
     """
     if window is None:
@@ -147,6 +148,14 @@ def _num_tokens(tokenizer: Any, text: str) -> int:
 def _ids_of(tokenizer: Any, text: str) -> tuple[int, ...]:
     _check_text(text)
     return tuple(int(token_id) for token_id in tokenizer.encode(text))
+
+
+def _check_message(message: Any) -> None:
+    """Raise PromptError for what is no message of two texts."""
+    given = [message.get(name) for name in ("role", "content")] if isinstance(message, Mapping) else [None]
+    if not all(isinstance(text, str) for text in given):
+        raise PromptError(f"A message must be a role and a content, both texts, not {message!r}.")
+    _check_text(message["content"])
 
 
 def _check_text(text: str) -> None:

@@ -7,31 +7,37 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .cache import new_slot
+from .cache import is_used_by, new_slot, takes_parts
 
 CHUNK = 1024  # tokens of a prompt per forward pass: bounds the memory of a long prefill
 
 
 class Runner:
-    """Runs a causal model over one sequence's new ids, with its slot in the KV cache."""
+    """Runs a causal model over one sequence's new ids, with its slot in the KV cache.
 
-    def __init__(self, network: Any) -> None:
+    A model without such a cache runs over all ids each time: its slot is the list of them.
+    """
+
+    def __init__(self, network: Any, *, chunk: int = CHUNK) -> None:
+        self.chunk = chunk
         self.network, self.device = network, getattr(network, "device", "cpu")  # of its first layer where it is spread
         names = inspect.signature(getattr(network, "forward", network)).parameters
         takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values())
         self._cache_name = "past_key_values" if "past_key_values" in names and "cache" not in names else "cache"
+        self._has_slots = is_used_by(network)
         self._takes_positions = "position_ids" in names or (takes_any and "cache" not in names)
         self._takes_keep = "logits_to_keep" in names or (takes_any and "cache" not in names)
 
     def new_slot(self, limit: int | None) -> Any:
         """Give an empty place in the KV cache for a sequence of at most `limit` tokens."""
-        return new_slot(getattr(self.network, "config", None), limit)
+        return new_slot(getattr(self.network, "config", None), limit) if self._has_slots else []
 
     @torch.inference_mode()
     def prefill(self, ids: Sequence[int], slot: Any) -> Tensor:
-        """Run over a whole prompt, in chunks; give the logits after its last token, `(vocab,)`."""
-        for first in range(0, len(ids), CHUNK):
-            logits = self._forward(ids[first : first + CHUNK], first, slot)
+        """Run over a whole prompt, in chunks if the model allows; give the logits after its last token, `(vocab,)`."""
+        size = self.chunk if self._has_slots and takes_parts(slot) else len(ids)
+        for first in range(0, len(ids), size):
+            logits = self._forward(ids[first : first + size], first, slot)
         return logits
 
     @torch.inference_mode()
@@ -40,7 +46,12 @@ class Runner:
         return self._forward([token_id], position, slot)
 
     def _forward(self, ids: Sequence[int], first: int, slot: Any) -> Tensor:
-        given: dict[str, Any] = {"use_cache": True, self._cache_name: slot}
+        given: dict[str, Any] = {}
+        if self._has_slots:
+            given |= {"use_cache": True, self._cache_name: slot}
+        else:
+            slot += ids
+            ids, first = slot, 0
         if self._takes_positions:
             given["position_ids"] = torch.arange(first, first + len(ids), device=self.device)[None]  # (1, new)
         if self._takes_keep:

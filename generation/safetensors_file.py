@@ -1,7 +1,10 @@
-"""Checks a safetensors file against its own header, without reading a weight."""
+"""Safetensors files by their headers alone: whether a file is whole, and what a folder's files hold."""
 
 import json
 import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +21,37 @@ _BITS = {
     **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
     "F4": 4,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightFacts:
+    """The sizes of a folder's weights."""
+
+    num_bytes: int  # on disk
+    num_weights: int
+    dtypes: Mapping[str, int] = field(default_factory=dict)  # "BF16" -> weights stored so
+
+
+def read_weight_facts(folder: Path) -> WeightFacts:
+    """Read the headers of the files that an inspected folder's weights are in."""
+    num_bytes = 0
+    dtypes: Counter[str] = Counter()
+    for path in weight_files(folder):
+        num_bytes += path.stat().st_size
+        header, _ = _read_header(path)
+        for name, tensor in header.items():
+            if name != "__metadata__":
+                dtypes[tensor["dtype"]] += math.prod(tensor["shape"])
+    return WeightFacts(num_bytes=num_bytes, num_weights=dtypes.total(), dtypes=dict(dtypes))
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Give the files that an inspected folder's weights are in: one, or those that its index names."""
+    single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if single.exists():
+        return [single]
+    names = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+    return [folder / name for name in sorted(set(names))]
 
 
 def inspect_safetensors(path: Path) -> None:

@@ -8,20 +8,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .errors import NumberError
+from .errors import NumberError, ParameterError
 from .filters import HEADS, Stage, filter_stages, leading_ids, score_stages
-from .params import MAX_SEED, SamplingParams
+from .params import Range, SamplingParams, next_seed
 from .trace import Candidate, Draw
 
 
 def choose_seed() -> int:
-    """Choose a seed, 0 … 2^63−1, for a request that gave none."""
-    return secrets.randbits(63)
-
-
-def next_seed(seed: int, steps: int = 1) -> int:
-    """Give the seed of a later sample: seed + steps, wrapping within 0 … 2^63−1."""
-    return (seed + steps) % (MAX_SEED + 1)
+    """Choose a seed for a request that gave none: 32 bits, which a person can read out and every JSON reader keeps."""
+    return secrets.randbits(32)
 
 
 def uniform(seed: int, step: int) -> float:
@@ -46,7 +41,7 @@ class Sampler:
         self.seed = choose_seed() if self.params.seed is None else self.params.seed
         self.prompt_ids = list(prompt_ids)
         self.output_ids: list[int] = []
-        self.num_candidates = num_candidates
+        self.num_candidates = int(Range(int, 0).check("num_candidates", num_candidates))
         self._filters = filter_stages(self.params)
         self._later_rows: list[Sampler] = []
 
@@ -55,13 +50,13 @@ class Sampler:
 
         Row i is a sequence of its own, with seed + i.
         """
-        if logits.dim() == 1:
+        if logits.dim() < 2:
             return torch.tensor(self.draw(logits).token_id, device=logits.device)
         while len(self._later_rows) < logits.shape[0] - 1:
             self._later_rows.append(self._sibling(len(self._later_rows) + 1))
         samplers = [self, *self._later_rows]
         ids = [sampler.draw(row).token_id for sampler, row in zip(samplers, logits, strict=False)]
-        return torch.tensor(ids, device=logits.device)
+        return torch.tensor(ids, dtype=torch.long, device=logits.device)
 
     def _sibling(self, row: int) -> "Sampler":
         sibling = Sampler(self.params, prompt_ids=self.prompt_ids)
@@ -70,10 +65,12 @@ class Sampler:
 
     @torch.inference_mode()
     def draw(self, logits: Tensor) -> Draw:
-        """Draw the next token from one row of logits `(vocab,)` and say how it came about.
+        """Draw the next token from one row of logits, `(vocab,)` or `(1, vocab)`, and say how it came about.
 
-        Raises NumberError where the logits are no numbers, or where bans leave no token.
+        Raises ParameterError for any other shape, NumberError where the logits are no numbers or bans leave no token.
         """
+        if logits.dim() == 0 or logits.numel() == 0 or logits.shape[-1] != logits.numel():
+            raise ParameterError("logits", tuple(logits.shape), "of one row, (vocab,) or (1, vocab)")
         raw = logits.detach().flatten().to("cpu", torch.float32)
         step = len(self.output_ids)
         rows = _run(score_stages(self.params, self.prompt_ids, self.output_ids), raw)

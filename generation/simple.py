@@ -4,6 +4,7 @@ Each new token costs a pass over everything so far, so the loop grows slower wit
 and values of the past instead and gives the same text.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,11 +24,10 @@ def simple_generate(
 ) -> str:
     """Continue raw text with a transformers model and tokenizer; give the new text only.
 
-    `settings` are single fields of SamplingParams (`temperature=0.8`), or pass `sampling_params`, not both.
+    `settings` are single fields of SamplingParams (`temperature=0.8`), or pass `sampling_params`, not both. Raises
+    ParameterError, PromptError for a prompt that is empty or fills the window, NumberError for logits that are none.
     """
-    if sampling_params is not None and settings:
-        raise ParameterError("sampling_params", sorted(settings), "given alone, without single settings")
-    params = sampling_params or SamplingParams(**settings)
+    params = _params(sampling_params, settings)
     prompt_ids = list(encode_raw(tokenizer, prompt).ids)
     window = window_of(getattr(model, "config", None))
     check_room(len(prompt_ids), window)
@@ -50,6 +50,15 @@ def simple_generate(
     return stops.push(decode_new(tokenizer, prompt_ids, new_ids)) + stops.flush()
 
 
-def greedy_generate(model: Any, tokenizer: Any, prompt: str, **settings: Any) -> str:
+def greedy_generate(
+    model: Any, tokenizer: Any, prompt: str, *, sampling_params: SamplingParams | None = None, **settings: Any
+) -> str:
     """Continue raw text with the likeliest token each time; else as simple_generate."""
-    return simple_generate(model, tokenizer, prompt, temperature=0.0, **settings)
+    params = _params(sampling_params, settings)
+    return simple_generate(model, tokenizer, prompt, sampling_params=replace(params, temperature=0.0))
+
+
+def _params(params: SamplingParams | None, settings: dict[str, Any]) -> SamplingParams:
+    if params is not None and settings:
+        raise ParameterError("sampling_params", sorted(settings), "given alone, without single settings")
+    return params or SamplingParams(**settings)

@@ -119,7 +119,7 @@ class ModelFiles:
 
 def parse_source(text: str, revision: str | None = None) -> Source:
     """The source that a text names: a path that exists or looks like one, else a hub id. Raises SourceError."""
-    if os.path.exists(os.path.expanduser(text)) or _is_path_form(text):
+    if os.path.exists(os.path.expanduser(text)) or is_path_form(text):
         if revision is not None:
             raise SourceError(f"A revision ({revision}) goes with a hub model only, and {text!r} is a path.")
         return PathSource(_existing(text))
@@ -133,7 +133,8 @@ def _is_hub_id(text: str) -> bool:
     return _HUB_ID.fullmatch(text) is not None and not is_odd and len(text) <= 96
 
 
-def _is_path_form(text: str) -> bool:
+def is_path_form(text: str) -> bool:
+    """Tell a path (`./folder`, `model.gguf`) from a hub id by the text alone."""
     return text.startswith(_PATH_STARTS) or text in (".", "..") or text.endswith(".gguf")
 
 
@@ -183,6 +184,8 @@ def fetch(
             raise
         except (FetchError, SourceError) as failure:
             failures.append(failure)
+            if source is not sources[-1]:
+                progress.note(f"{failure} Trying the next source.")
     if len(failures) == 1:
         raise failures[0]
     kind = SourceError if all(isinstance(failure, SourceError) for failure in failures) else FetchError

@@ -21,15 +21,13 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
 
 
 def cache_folder() -> Path:
-    """The folder that minigen keeps models in, made if need be: MINIGEN_CACHE, else the system's place for caches."""
+    """The folder that minigen keeps models in: MINIGEN_CACHE, else the system's place for caches. It may not exist."""
     from platformdirs import user_cache_path
 
     chosen = os.environ.get("MINIGEN_CACHE", "")
     folder = Path(chosen) if os.path.isabs(chosen) else user_cache_path("minigen", appauthor=False)
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise FetchError(f"The cache folder {folder} cannot be made: {error.strerror}.") from error
+    if not folder.is_absolute():
+        raise FetchError("There is no home folder to keep models in; set MINIGEN_CACHE to a folder.")
     return folder
 
 
@@ -46,7 +44,8 @@ def place(final: Path, make: Callable[[Path], None], is_done: Callable[[Path], b
     """
     models = final.parent
     try:
-        models.mkdir(mode=0o700, parents=True, exist_ok=True)
+        models.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        models.mkdir(mode=0o700, exist_ok=True)
         with _locked(models / ".lock", progress) as is_locked:
             if is_done(final):
                 return
@@ -68,6 +67,17 @@ def _make_aside(final: Path, make: Callable[[Path], None]) -> None:
         _sync_folder(final.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def discard(folder: Path) -> None:
+    """Delete a finished folder: renamed first, so that a half-deleted model is never loaded."""
+    doomed = folder.with_name(f"{_MAKING}removed-{folder.name}")
+    try:
+        shutil.rmtree(doomed, ignore_errors=True)
+        folder.rename(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)
+    except OSError as error:
+        raise FetchError(f"{folder} cannot be deleted: {error.strerror}.") from error
 
 
 def sweep(models: Path) -> None:

@@ -19,6 +19,7 @@ class TextStream:
     def __init__(self, tokenizer: Any, context_ids: Sequence[int] = (), stops: Sequence[str] = ()) -> None:
         self._decoder = incremental_decoder(tokenizer, context_ids)
         self._stops = StopStrings(stops)
+        self._is_broken = False  # the tokenizer failed, or is at work: it is not asked again
 
     @property
     def stopped_by(self) -> str | None:
@@ -29,16 +30,23 @@ class TextStream:
         """Return the text that this token made safe to show."""
         if self.stopped_by is not None:
             return ""
+        self._is_broken = True
         piece = self._stops.push(self._decoder.push(token_id))
         if self._stops.would_end_at(self._decoder.waiting):  # the end of the text: nothing can spoil it any more
             piece += self._stops.push(self._decoder.flush())
+        self._is_broken = False
         return piece
 
     def flush(self) -> str:
         """Return the text that was held, once, however the sequence ended; it may still complete a stop string."""
         if self.stopped_by is not None:
             return ""
-        return self._stops.push(self._decoder.flush()) + self._stops.flush()
+        if self._is_broken:
+            return self._stops.flush()
+        self._is_broken = True
+        text = self._stops.push(self._decoder.flush()) + self._stops.flush()
+        self._is_broken = False
+        return text
 
 
 def decode_new(tokenizer: Any, context_ids: Sequence[int], new_ids: Sequence[int]) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 
 from .device import memory_translated
 from .errors import SourceError
-from .headers import read_headers
 from .quiet import quiet_libraries
+from .safetensors_file import read_weight_facts
 
 _MAX_UNEXPECTED = 0.05  # share of the network's tensors; above it the file holds another model
 ITEM_SIZE = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes
@@ -121,7 +121,7 @@ def load_weights(
     from transformers import AutoModelForCausalLM
 
     loader: Any = AutoModelForCausalLM  # its annotation leaves out the report
-    needed = read_headers(folder).num_weights * ITEM_SIZE[dtype]
+    needed = read_weight_facts(folder).num_weights * ITEM_SIZE[dtype]
     spread = {"device_map": "balanced"} if device == "balanced" else {}
     with (
         LibraryErrors("loading its weights", folder),

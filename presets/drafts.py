@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..generation.about import SETTINGS
 from ..generation.errors import PresetError, RunError
 from ..generation.params import RANGES
-from .about import SETTINGS
 from .finding import DEFAULT, check_name, find, is_path, user_folder
 from .preset import Preset
 from .settings import resolve

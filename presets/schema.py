@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema, create_model
 
+from ..generation.about import SETTINGS
 from ..generation.errors import ParameterError
 from ..generation.params import MAX_STOPS, RANGES, SamplingParams
-from .about import SETTINGS
 from .sections import ModelSection, Printable, PromptSection, Section, refusal
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

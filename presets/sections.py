@@ -22,11 +22,10 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ..generation.errors import ParameterError, SourceError
-from ..generation.sources import HubSource, PathSource, Source, WheelSource
+from ..generation.sources import HubSource, PathSource, Source, WheelSource, is_path_form
 from .settings import check_model_setting
 
 TEXT_OR_NULL: dict[str, Any] = {"type": ["string", "null"]}
-PATH_STARTS = ("./", "../", "/", "~")
 
 
 def refusal(wanted: str, value: Any = None) -> PydanticCustomError:
@@ -85,7 +84,7 @@ def source_named(text: str, folder: Path) -> Source:
 
     What lies in the current folder plays no part, so that a preset means the same everywhere.
     """
-    if text.startswith(PATH_STARTS) or text in {".", ".."} or text.endswith(".gguf"):
+    if is_path_form(text):
         return path_source(text, folder)
     return HubSource(text)
 

@@ -9,6 +9,7 @@ import pytest
 import typer.main
 from minigen import presets
 from minigen.cli.app import app, main
+from minigen.cli.document_schema import CANDIDATE, DOCUMENT, TOKEN
 from minigen.generation.filters import filter_stages, score_stages
 from minigen.generation.model import Model
 from minigen.generation.params import RANGES, SamplingParams
@@ -103,6 +104,16 @@ def test_the_python_example_names_what_there_is() -> None:
             exec(line, {})
 
 
+def test_the_json_page_lists_every_key() -> None:
+    page = (ROOT / "docs" / "json.md").read_text("utf-8")
+    sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    for title, schema in (("A document", DOCUMENT), ("A token", TOKEN)):
+        rows = re.findall(r"^\| (`[^|]+) \|", sections[title], re.MULTILINE)
+        assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(schema["properties"])
+    for name in (*CANDIDATE["properties"], *DOCUMENT["properties"]["timing"]["properties"]):
+        assert f"`{name}`" in page
+
+
 def test_make_knows_the_targets_that_are_named() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     contributing = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
@@ -123,6 +134,7 @@ def test_the_tables_of_the_readme_are_what_the_command_prints(
     line = next(line for line in commands() if "--inspect --top" in line)
     assert main([*shlex.split(line)[1:], "--no-stdin", "--device", "cpu"]) == 0
     printed = capsys.readouterr()
-    text, tables = next(b for b in blocks("console") if "--inspect --top" in b).split("\n", 2)[1:]
+    block = next(b for b in blocks("console") if "--inspect --top" in b)
+    _, settings, text, tables = block.split("\n", 3)
     assert printed.out == text
-    assert [line.rstrip() for line in printed.err.splitlines()] == [*tables.splitlines(), ""]
+    assert [line.rstrip() for line in printed.err.splitlines()] == [settings, *tables.splitlines()]

@@ -11,7 +11,7 @@ from minigen.generation.model import Model
 from minigen.generation.params import SamplingParams
 from minigen.generation.prompt import Prompt
 from minigen.generation.trace import Output
-from stubs import ScriptedModel, byte_tokenizer
+from stubs import ScriptedModel, byte_tokenizer, tiny_model
 
 END = 257
 GREEDY = SamplingParams(temperature=0, max_new_tokens=50)
@@ -267,10 +267,39 @@ def test_candidates_come_only_when_asked_for() -> None:
     assert run([97, END])[0].draw.candidates == ()  # type: ignore[union-attr]
 
 
-def test_five_hundred_requests_leave_no_slot_behind() -> None:
+def test_requests_leave_no_slot_behind() -> None:
     """BAT-7"""
-    engine = engine_for([97, END] * 500)
-    for _ in range(500):
-        engine.add_request("p", GREEDY)
+    engine = engine_for([97, END] * 50)
+    sequences = []
+    for number in range(50):
+        engine.add_request("p", GREEDY, str(number))
+        found = engine.scheduler.find(str(number))
+        assert found is not None
+        sequences.append(found)
+    engine.step()
+    assert [sequence.slot is not None for sequence in sequences] == [True, *[False] * 49]
     outputs_of(engine)
-    assert len(engine.scheduler) == 0
+    assert all(sequence.slot is None for sequence in sequences)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_prompts_of_unequal_length_give_what_each_gives_alone(order: tuple[int, int]) -> None:
+    """BAT-2, RNG-3, SMP-16, VOC-3, VOC-5: no padding, so nothing to count or mask."""
+    model = tiny_model(vocab_size=258, eos_token_id=None)
+    prompts = [[5, END, 6], [9, 8, 7, 6, 5, 4, 3, 2, 1]]
+    params = SamplingParams(repetition_penalty=1.5, seed=3, max_new_tokens=8, ignore_eos=True)
+
+    def texts(chosen: list[list[int]]) -> list[list[int | None]]:
+        engine = Engine(Model.wrap(model, byte_tokenizer()))
+        names = [engine.add_request(prompt, params) for prompt in chosen]
+        outputs = outputs_of(engine)
+        return [[o.token_id for o in outputs if o.request_id == name] for name in names]
+
+    together = texts([prompts[i] for i in order])
+    assert together == [texts([prompts[i]])[0] for i in order]
+
+
+def test_a_drawn_id_lies_in_the_vocabulary() -> None:
+    """DEV-6"""
+    outputs = run([[0.0] * 300] * 40, SamplingParams(seed=1, temperature=100, max_new_tokens=40, ignore_eos=True))
+    assert all(o.token_id is not None and 0 <= o.token_id < 300 for o in outputs)

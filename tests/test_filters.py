@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from minigen.generation import filters as f
+from minigen.generation.errors import ParameterError
 from torch import Tensor
 from transformers.generation import logits_process as hf
 
@@ -268,3 +268,60 @@ def test_frequency_counts_each_time_and_presence_once() -> None:
 def test_leading_ids_are_in_order_with_ties_by_id() -> None:
     assert f.leading_ids(torch.tensor([1.0, 3, 3, -math.inf, 2, 3]), 2).tolist() == [1, 2]
     assert f.leading_ids(torch.tensor([1.0, -math.inf, 3]), 9).tolist() == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("apply", "value"),
+    [
+        (f.apply_temperature, -1.0),
+        (f.apply_temperature, math.nan),
+        (f.apply_top_k, -1),
+        (f.apply_min_p, 2.0),
+        (f.apply_typical_p, 0.0),
+        (lambda z, value: f.apply_repetition_penalty(z, [0], value), -1.0),
+        (lambda z, value: f.apply_logit_bias(z, {value: 1.0}), 3),
+    ],
+)
+def test_a_value_that_would_turn_or_empty_a_row_is_refused(apply: Any, value: float) -> None:
+    """SMP-3, SMP-8"""
+    with pytest.raises(ParameterError):
+        apply(torch.tensor([1.0, 2.0, 3.0]), value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda z: f.apply_logit_bias(z, {1: 1e300}),
+        lambda z: f.apply_logit_bias(f.apply_logit_bias(z, {1: 3e38}), {1: 3e38}),
+        lambda z: f.apply_repetition_penalty(z + 1, [1], 1e-320),
+        lambda z: f.apply_temperature(z * 1e38, 0.011),
+        lambda z: f.apply_temperature((z * 2e4).half(), 0.02),
+    ],
+)
+def test_a_huge_score_stays_the_highest_and_a_number(change: Any) -> None:
+    probs = change(torch.tensor([0.0, 1.0, 0.0, -math.inf])).softmax(-1)
+    assert probs.tolist() == [0.0, 1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "cut", [lambda z: f.apply_top_p(z, 0.9), lambda z: f.apply_min_p(z, 0.1), lambda z: f.apply_typical_p(z, 0.9)]
+)
+def test_half_logits_keep_what_the_same_numbers_keep_in_float32(cut: Any, dtype: torch.dtype) -> None:
+    row = (torch.randn(20_000, generator=torch.Generator().manual_seed(4)) * 2).to(dtype)
+    result = cut(row)
+    assert result.dtype == dtype
+    assert kept(result.float()) == kept(cut(row.float()))
+
+
+def test_a_row_of_minus_infinity_stays_one() -> None:
+    row = torch.full((2, 3), -math.inf)
+    row[1, 1] = 2.0
+    assert torch.equal(f.apply_temperature(row, 0.001)[0], row[0])
+
+
+def test_ids_may_be_a_tensor_and_count_as_often_as_they_stand() -> None:
+    row, ids = torch.tensor([3.0, 3.0, 3.0]), [0, 0, 1]
+    for apply in (f.apply_repetition_penalty, f.apply_frequency_penalty, f.apply_presence_penalty):
+        assert torch.equal(apply(row, torch.tensor(ids), 1.5), apply(row, ids, 1.5))
+    assert f.apply_presence_penalty(row, torch.tensor(ids), 1.0).tolist() == [2.0, 2.0, 3.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import struct
 import subprocess
@@ -382,3 +383,8 @@ def test_the_readable_architectures_are_those_of_the_library() -> None:
 
     no_causal_models = {"general", "tokenizer", "t5", "umt5"}
     assert {*GGUF_CONFIG_MAPPING, *GGUF_ARCHS} - no_causal_models == READABLE
+
+
+def test_a_pipe_in_the_folder_is_refused_and_not_waited_for(folder: Path) -> None:
+    os.mkfifo(folder / "generation_config.json")
+    assert refusal(folder).endswith("generation_config.json is not a regular file: fetch the model again.")

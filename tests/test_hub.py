@@ -260,10 +260,14 @@ def test_a_cut_download_is_told_and_not_believed(server: FakeHub, cache: Path) -
     assert (files.path / "model.safetensors").read_bytes() == FILES["model.safetensors"]
 
 
-def test_a_file_of_another_size_is_not_believed(server: FakeHub) -> None:
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_file_of_another_size_is_not_believed_and_fetched_again(server: FakeHub, name: str) -> None:
     files = fetch([HubSource("org/name")])
-    (files.path / "model.safetensors").resolve().write_bytes(b"half")
+    (files.path / name).resolve().write_bytes(b"half")
     assert locate(HubSource("org/name")) is None
+    again = fetch([HubSource("org/name")])
+    assert (again.path / name).read_bytes() == FILES[name]
+    assert locate(HubSource("org/name")) is not None
 
 
 def test_a_cache_of_another_program_is_taken_when_it_is_whole(server: FakeHub, cache: Path) -> None:

@@ -14,8 +14,7 @@ import numpy
 import pytest
 import torch
 import transformers
-from minigen.generation import device as devices
-from minigen.generation import gguf_model
+from minigen.generation import device as devices, gguf_model
 from minigen.generation.errors import DeviceError, OutOfMemory, ParameterError, SourceError, UsageError
 from minigen.generation.facts import vocab_size_of
 from minigen.generation.model import Model, end_token_ids, load_model, sampling_defaults, window_of

@@ -194,6 +194,40 @@ def test_show_says_unknown_where_files_do_not_tell(folder: Path, capsys: pytest.
     assert lines[-1] == "own code       needs --trust-remote-code"
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("tokenizer_config.json", "{bad", "tokenizer_config.json is not valid JSON: fetch the model again."),
+        ("tokenizer.json", '{"added_tokens": "x"}', "are damaged: fetch the model again."),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"x": 3}}', "are damaged: fetch the model again."),
+        ("tokenizer_config.json", '{"added_tokens_decoder": [1]}', "are damaged: fetch the model again."),
+    ],
+)
+def test_show_says_what_is_damaged(
+    name: str, content: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / name).write_text(content)
+    assert main(["models", "show", str(folder)]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["list"], ["list", "--json"]])
+def test_a_name_that_is_not_utf_8_stops_no_list(
+    command: list[str], home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    converted(home, name="caf\udce9")
+    assert main(["models", *command]) == 0
+    out = capsys.readouterr().out
+    out.encode()
+    assert "caf\\udce9" in out or "caf\ufffd" in out
+
+
+def test_path_prints_the_bytes_of_a_name(folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    named = folder.rename(folder.with_name("caf\udce9"))
+    assert main(["models", "path", str(named)]) == 0
+    assert capfdbinary.readouterr().out.endswith(b"/caf\xe9\n")
+
+
 def test_control_characters_of_a_model_are_made_visible(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """SEC-1"""
     config = json.loads((folder / "config.json").read_text())

@@ -1,5 +1,6 @@
 """transformers itself as the oracle: greedy text, caches and windows, on tiny random models of several families."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,11 +84,10 @@ def test_a_token_at_a_time_equals_one_pass(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("chunk", [1, 3, 7, 64])
-def test_chunks_of_the_prefill_change_nothing(kind: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_of_the_prefill_change_nothing(kind: str, chunk: int) -> None:
     model = tiny_model(kind, vocab_size=300)
-    runner = Runner(model)
+    runner = Runner(model, chunk=chunk)
     ids = torch.randint(3, 300, (40,), generator=torch.Generator().manual_seed(3)).tolist()
-    monkeypatch.setattr("minigen.generation.runner.CHUNK", chunk)
     logits = runner.prefill(ids, runner.new_slot(None))
     torch.testing.assert_close(logits, model(torch.tensor([ids])).logits[0, -1], rtol=1e-4, atol=1e-4)
 
@@ -102,6 +102,55 @@ def test_a_model_with_another_kind_of_cache_runs_too() -> None:
     config = tf.Lfm2Config(**shape, num_attention_heads=4, num_key_value_heads=2, layer_types=kinds)
     model = tf.Lfm2ForCausalLM(config).eval()
     assert greedy_ids(model, [5, 6, 7, 8], 20) == generated_ids(model, [5, 6, 7, 8], 20)
+
+
+def odd_model(kind: str) -> Any:
+    """A model whose past is no row of keys and values: a state space, a hybrid, another kind of cache, or none."""
+    import transformers as tf
+
+    torch.manual_seed(0)
+    shape: dict[str, Any] = {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "initializer_range": 0.5}
+    heads = {"intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2}
+    if kind == "mamba":
+        return tf.MambaForCausalLM(tf.MambaConfig(**shape, state_size=8)).eval()
+    if kind == "jamba":
+        layers = {"attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 2, "mamba_d_state": 8}
+        config = tf.JambaConfig(**shape, **heads, **layers, mamba_dt_rank=4, use_mamba_kernels=False)
+        return tf.JambaForCausalLM(config).eval()
+    if kind == "minimax":
+        kinds = {"layer_types": ["linear_attention", "full_attention"], "num_local_experts": 2, "head_dim": 8}
+        return tf.MiniMaxForCausalLM(tf.MiniMaxConfig(**shape, **heads, **kinds, block_size=8)).eval()
+    if kind == "rwkv":
+        shape.pop("initializer_range")
+        return tf.RwkvForCausalLM(tf.RwkvConfig(**shape, attention_hidden_size=32)).eval()
+    gpt: dict[str, Any] = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128}
+    return tf.OpenAIGPTLMHeadModel(tf.OpenAIGPTConfig(vocab_size=300, initializer_range=0.5, **gpt)).eval()
+
+
+@pytest.mark.parametrize("kind", ["mamba", "jamba", "minimax", "rwkv", "openai-gpt"])
+def test_a_model_with_another_kind_of_past_gives_the_logits_of_one_pass(kind: str) -> None:
+    """A prompt of several chunks and then single tokens: a state may not take chunks, and a model may have no cache."""
+    model = odd_model(kind)
+    runner = Runner(model, chunk=5)
+    ids = torch.randint(3, 300, (24,), generator=torch.Generator().manual_seed(2)).tolist()
+    with torch.no_grad():
+        whole = model(torch.tensor([ids])).logits[0]
+    slot = runner.new_slot(24)
+    steps = [runner.prefill(ids[:13], slot)]
+    steps += [runner.decode(token_id, 13 + i, slot) for i, token_id in enumerate(ids[13:])]
+    torch.testing.assert_close(torch.stack(steps), whole[12:], rtol=1e-3, atol=1e-3)
+
+
+def test_a_network_of_input_ids_alone_runs_over_all_of_them() -> None:
+    class Plain(torch.nn.Module):
+        def forward(self, input_ids: torch.Tensor) -> SimpleNamespace:
+            row = torch.zeros(1, 1, 300)
+            row[0, 0, 60 + int(input_ids.sum()) % 60] = 9.0  # every id so far counts
+            return SimpleNamespace(logits=row)
+
+    model, tokenizer = Plain(), byte_tokenizer()
+    ids = greedy_ids(model, list(b"abc"), 8)
+    assert tokenizer.decode(ids) == greedy_generate(model, tokenizer, "abc", max_new_tokens=8)
 
 
 def test_prefill_never_makes_prompt_times_vocabulary_logits() -> None:

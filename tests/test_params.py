@@ -1,16 +1,21 @@
 """SamplingParams: neutral defaults, and every wrong value refused by name."""
 
+import copy
+import dataclasses
 import math
+import pickle
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from minigen.generation.errors import ParameterError
 from minigen.generation.params import MAX_SEED, RANGES, SamplingParams
 
 NAN, INF = math.nan, math.inf
 WRONG: list[tuple[str, list[Any]]] = [
-    ("temperature", [-1, 100.1, NAN, INF, -INF, "0.5", True, [1]]),
-    ("top_k", [-1, 1.5, "3", False, NAN]),
+    ("temperature", [-1, 100.1, NAN, INF, -INF, "0.5", True, [1], b"1", bytearray(b"1"), np.bool_(True), 10**400]),
+    ("top_k", [-1, 1.5, "3", False, NAN, torch.tensor(True), torch.tensor([1, 2])]),
     ("top_p", [0, -0.1, 1.1, NAN, INF]),
     ("min_p", [-0.1, 1.1, NAN]),
     ("typical_p", [0, 1.1, NAN]),
@@ -20,10 +25,10 @@ WRONG: list[tuple[str, list[Any]]] = [
     ("no_repeat_ngram_size", [-1, 2.0]),
     ("max_new_tokens", [0, -1, 1.5, 1e9]),
     ("seed", [-1, MAX_SEED + 1, 18446744073709551616, 1.5, "abc"]),
-    ("logit_bias", [{1: NAN}, {1: INF}, {-1: 1.0}, {"1": 1.0}, {1: True}, [1], "x"]),
+    ("logit_bias", [{1: NAN}, {1: INF}, {-1: 1.0}, {"1": 1.0}, {1: True}, [1], "x", {1: 10**400}, {True: 1.0}]),
     ("stop", [[""], "", ["x"] * 65, [1], 5]),
     ("ignore_eos", [1, "true"]),
-    ("end_token_ids", [[-1], [True], "5", 5]),
+    ("end_token_ids", [[-1], [True], "5", 5, b"ab", [1.0], torch.ones(3, 3)]),
 ]
 
 
@@ -63,3 +68,31 @@ def test_one_stop_string_may_be_given_alone() -> None:
 def test_a_message_says_what_would_be_right() -> None:
     with pytest.raises(ParameterError, match=r"^top_p must be above 0 and at most 1, not 2\.$"):
         SamplingParams(top_p=2)
+
+
+def test_numbers_of_other_libraries_become_python_s_own() -> None:
+    params = SamplingParams(
+        temperature=np.float32(0.5),
+        top_k=np.int64(3),
+        logit_bias={np.int64(1): np.float32(2)},
+        end_token_ids=[np.int64(7), torch.tensor(8)],  # type: ignore[list-item]  # a caller's slip
+        seed=torch.tensor(4),
+    )
+    plain = SamplingParams(temperature=0.5, top_k=3, logit_bias={1: 2.0}, end_token_ids=[7, 8], seed=4)
+    assert params == plain
+    assert repr(params) == repr(plain)
+
+
+def test_settings_can_be_copied_kept_and_hashed() -> None:
+    params = SamplingParams(top_p=0.9, logit_bias={1: 2, 3: -INF}, stop=["a"], seed=4)
+    for same in (copy.deepcopy(params), pickle.loads(pickle.dumps(params)), dataclasses.replace(params)):
+        assert same == params
+        assert hash(same) == hash(params)
+    assert SamplingParams(**dataclasses.asdict(params)) == params
+    assert len({params, SamplingParams(), SamplingParams()}) == 2
+
+
+def test_a_long_wrong_value_is_cut_in_the_message() -> None:
+    with pytest.raises(ParameterError) as caught:
+        SamplingParams(stop=[1] * 5000)  # type: ignore[list-item]  # what is tested
+    assert len(str(caught.value)) < 400

@@ -9,13 +9,12 @@ from pathlib import Path
 import jsonschema  # type: ignore[import-untyped]  # it brings no types
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from minigen import presets
+from minigen.generation.about import SETTINGS
 from minigen.generation.errors import PresetError
 from minigen.generation.params import RANGES, SamplingParams
 from minigen.generation.sources import HubSource, PathSource, WheelSource
-from minigen.presets.about import SETTINGS
 from minigen.presets.finding import user_folder
 from minigen.presets.reading import parse_document
 from minigen.presets.schema import PresetFile, json_schema
@@ -144,10 +143,10 @@ def test_null_is_not_set(text: str) -> None:
     [
         ("sampling:\n  top_p: 2", "2: sampling.top_p must be above 0 and at most 1, not 2."),
         ("sampling: {temperature: -1}", "1: sampling.temperature must be 0 to 100, not -1."),  # SMP-3
-        ("sampling: {temperature: .nan}", "1: sampling.temperature must be 0 to 100, not .nan."),  # SMP-4
+        ("sampling: {temperature: .nan}", "1: sampling.temperature must be a number, 0 to 100, not .nan."),  # SMP-4
         ("sampling: {temperature: .inf}", "1: sampling.temperature must be 0 to 100, not .inf."),
         ("sampling: {temperature: 1e400}", "1: sampling.temperature must be 0 to 100, not 1e400."),
-        ("sampling: {temperature: '1e0'}", "1: sampling.temperature must be 0 to 100, not '1e0'."),
+        ("sampling: {temperature: '1e0'}", "1: sampling.temperature must be a number, 0 to 100, not '1e0'."),
         ("sampling: {top_k: true}", "1: sampling.top_k must be a whole number, 0 or more, not true."),
         ("sampling: {top_k: 4.0}", "1: sampling.top_k must be a whole number, 0 or more, not 4.0."),
         ("sampling: {top_k: 010}", "1: sampling.top_k must be a whole number, 0 or more, not '010'."),
@@ -234,7 +233,7 @@ def test_trust_cannot_be_given_by_a_file() -> None:
         ),
         (
             "sampling: {temperature: yes}",
-            "1: sampling.temperature must be 0 to 100, not yes, which YAML reads as true.",
+            "1: sampling.temperature must be a number, 0 to 100, not yes, which YAML reads as true.",
         ),
     ],
 )

@@ -1,6 +1,7 @@
 """The prompt from argument, files and standard input."""
 
 import io
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,10 +21,8 @@ class Input:
         return self._is_terminal
 
 
-def read(
-    argument: str | None = None, *files: Path, stdin: bytes = b"", template: str | None = None, use_stdin: bool = True
-) -> str:
-    return read_prompt(Reader(Input(stdin)), argument, files, template=template, use_stdin=use_stdin)
+def read(argument: str | None = None, *files: Path, stdin: bytes = b"", use_stdin: bool = True) -> str:
+    return read_prompt(Reader(Input(stdin)), argument, files, use_stdin=use_stdin)
 
 
 @pytest.fixture
@@ -64,15 +63,11 @@ def test_the_place_takes_files_and_stdin_once(written: Callable[[str, bytes], Pa
 
 def test_an_inserted_text_is_never_searched_for_the_place(written: Callable[[str, bytes], Path]) -> None:
     assert read("do: {input}", written("a", b"{input}"), stdin=b"x") == "do: {input}\n\nx"
-    assert read("{input}", stdin=b"{input}", template="T {input}") == "T {input}"
+    assert read("{input}", stdin=b"{input}") == "{input}"
 
 
 def test_the_place_stays_where_there_is_nothing_to_insert() -> None:
     assert read("what does {input} mean?") == "what does {input} mean?"
-
-
-def test_a_template_takes_the_whole_input() -> None:
-    assert read("ask", stdin=b"text", template="Summarise:\n\n{input}\n") == "Summarise:\n\nask\n\ntext\n"
 
 
 def test_a_dash_is_stdin_at_its_place(written: Callable[[str, bytes], Path]) -> None:
@@ -169,3 +164,24 @@ def test_waiting_for_stdin_says_so() -> None:
     slow = SlowInput()
     assert Reader(slow, note=slow.note, patience=0).stdin() == "late"  # type: ignore[arg-type]  # a double
     assert slow.notes == ["waiting for standard input to end; --no-stdin would leave it alone."]
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
+def test_every_name_of_stdin_is_read_once_and_where_it_stands(name: str) -> None:
+    assert read("ask", Path(name), stdin=b"text\n") == "ask\n\ntext"
+    with pytest.raises(UsageError, match="only once"):
+        read("-", Path(name), stdin=b"text")
+
+
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for_in_silence(tmp_path: Path) -> None:
+    """INP-9, for a file"""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    noted: list[str] = []
+
+    def write(text: str) -> None:
+        noted.append(text)
+        pipe.write_bytes(b"late\n")
+
+    assert Reader(None, note=write, patience=0.01).file(pipe) == "late"
+    assert noted == [f"waiting for {str(pipe)!r} to end."]

@@ -71,7 +71,7 @@ def test_false_and_empty_flags_beat_the_preset() -> None:
     [
         ({"top_p": 2.0}, "--top-p must be above 0 and at most 1, not 2.0."),
         ({"temperature": -1.0}, "--temperature must be 0 to 100, not -1.0."),  # SMP-3
-        ({"temperature": float("nan")}, "--temperature must be 0 to 100, not nan."),  # SMP-4
+        ({"temperature": float("nan")}, "--temperature must be a number, 0 to 100, not nan."),  # SMP-4
         ({"repetition_penalty": float("inf")}, "--repetition-penalty must be above 0 and at most 100, not inf."),
         ({"seed": 2**64}, f"--seed must be a whole number, 0 to 2^63-1, not {2**64}."),  # RNG-4
         ({"num_samples": 0}, "--num-samples must be a whole number, 1 to 1024, not 0."),

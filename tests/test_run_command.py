@@ -13,6 +13,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from minigen.cli.app import main
 from minigen.cli.document_schema import JSON_SCHEMA
+from minigen.cli.writing import Destination
+from minigen.generation.errors import SourceError
 from stubs import CHAT_TEMPLATE, byte_tokenizer, scripted_folder
 
 COMMAND = [sys.executable, "-m", "minigen.cli"]
@@ -111,6 +113,69 @@ def test_a_signal_in_a_stream_leaves_valid_lines(folder: str) -> None:
     assert all(json.loads(line) for line in lines)
 
 
+@pytest.mark.parametrize(("arguments", "code"), [(["-v"], 0), (["-t", "999"], 2)])
+def test_messages_that_nobody_takes_change_nothing(folder: str, arguments: list[str], code: int) -> None:
+    """Standard error is full, then closed."""
+    text = TEXT.encode() if code == 0 else b""
+    command = [*COMMAND, "run", "ab", "--raw", "-m", folder, "--top-k", "1", *arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=full, timeout=120, check=False
+        )
+    assert (done.returncode, done.stdout) == (code, text)
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False
+    )
+    assert (done.returncode, done.stdout) == (code, text)
+
+
+def test_a_closed_standard_output_is_said() -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "presets", "list", "--json"], stderr=subprocess.PIPE, check=False
+    )
+    assert (done.returncode, done.stderr) == (2, b"minigen: Standard output is closed.\n")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("broken import"), SourceError("It cannot be used.")])
+def test_a_signal_that_a_library_turns_into_a_failure_is_still_a_signal(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """U21"""
+
+    def interrupted(*arguments: Any, **settings: Any) -> Any:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except BaseException:  # noqa: BLE001 -- as some libraries do
+            raise error from None
+
+    monkeypatch.setattr("minigen.presets.load", interrupted)
+    assert main(["run", "x"]) == 130
+    assert capsys.readouterr().err == "minigen: interrupted.\n"
+
+
+def test_an_ignored_signal_stays_ignored(folder: str) -> None:
+    """nohup and a script's & start a program like this."""
+    script = 'trap "" INT; exec "$@"'
+    command = ["sh", "-c", script, "sh", *COMMAND, "run", "ab", "--raw", "-m", folder, "--jsonl", "-t", "0"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        last = process.stdout.read().splitlines()[-1]
+    assert (process.returncode, json.loads(last)["finish_reason"]) == (0, "stop")
+
+
+def test_a_current_folder_that_is_gone_is_said(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", str(gone), *COMMAND, "run", "x"], capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == b"minigen: The current folder is gone: change to another one first.\n"
+
+
 def test_json_stands_alone_on_stdout(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     """U1, STA-7"""
     assert run_raw(folder, "--json", "--inspect", "--top", "3", "--top-k", "1", "--seed", "5", "-n", "2", "-v") == 0
@@ -154,6 +219,51 @@ def test_a_file_takes_the_text(folder: str, tmp_path: Path, capsys: pytest.Captu
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
 
 
+def test_a_full_disk_leaves_the_file_alone(tmp_path: Path) -> None:
+    target = tmp_path / "out.txt"
+    target.write_text("old")
+    destination = Destination(target)
+    destination.keep()
+    with open("/dev/full", "w") as full:
+        os.dup2(full.fileno(), destination.stream.fileno())
+    destination.stream.write("new")
+    with pytest.raises(OSError, match="No space left"):
+        destination.__exit__(None, None, None)
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_a_file_may_have_the_longest_name(tmp_path: Path) -> None:
+    target = tmp_path / ("n" * 255)
+    with Destination(target) as destination:
+        destination.keep()
+    assert target.exists()
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/{}"])
+def test_an_open_file_is_written_where_it_stands(
+    name: str, folder: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A shell's `>(command)` is such a name, and `-o /dev/stdout >> log` keeps the log."""
+    target = tmp_path / "log"
+    target.write_text("before\n")
+    with target.open("a") as log:
+        arguments = ["run", "ab", "--raw", "-m", folder, "-t", "0", "-o", name.format(log.fileno())]
+        done = subprocess.run(
+            [*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=log, pass_fds=[log.fileno()], check=False
+        )
+    assert (done.returncode, target.read_text()) == (0, f"before\n{TEXT}")
+
+
+def test_a_pipe_by_its_number_is_written(folder: str) -> None:
+    reading, writing = os.pipe()
+    arguments = ["run", "ab", "--raw", "-m", folder, "-t", "0", "-o", f"/dev/fd/{writing}"]
+    done = subprocess.run([*COMMAND, *arguments], stdin=subprocess.DEVNULL, pass_fds=[writing], check=False)
+    os.close(writing)
+    with open(reading, "rb") as came:
+        assert (done.returncode, came.read()) == (0, TEXT.encode())
+
+
 def test_a_failed_run_leaves_the_file_alone(folder: str, tmp_path: Path) -> None:
     target = tmp_path / "out.txt"
     target.write_text("old")
@@ -194,6 +304,21 @@ def test_a_cut_is_announced(folder: str, side: str, place: str, capsys: pytest.C
     )
 
 
+def test_a_preset_s_template_is_neither_the_user_s_text_nor_cut(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CTX-2"""
+    preset = tmp_path / "mine.yaml"
+    preset.write_text('prompt: {mode: raw, template: "Summarise: {input} ."}')
+    flags = ["-p", str(preset), "-m", folder, "--max-new-tokens", "6", "--no-stdin"]
+    assert main(["run", "ask", *flags, "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["prompt"] == "ask"
+    assert record["usage"]["prompt_tokens"] == len("Summarise: ask .")
+    assert main(["run", "a" * 300, *flags, "--truncate", "head", "-q"]) == 0
+    assert f"{250 - len('Summarise:  .')} kept" in capsys.readouterr().err
+
+
 USAGE: list[tuple[list[str], str]] = [
     (
         ["run", "-5 + 3 ="],
@@ -201,7 +326,7 @@ USAGE: list[tuple[list[str], str]] = [
     ),
     (["run", "x", "--temprature", "1"], "No such option: --temprature (Possible options: --"),
     (["run", "x", "-t", "-1"], "--temperature must be 0 to 100, not -1.0."),
-    (["run", "x", "--top-p", "nan"], "--top-p must be above 0 and at most 1, not nan."),
+    (["run", "x", "--top-p", "nan"], "--top-p must be a number, above 0 and at most 1, not nan."),
     (["run", "x", "--top-k", "2.5"], "--top-k must be a whole number, 0 or more, not '2.5'."),
     (["run", "x", "--seed", "18446744073709551616"], "--seed must be a whole number, 0 to 2^63-1, not 18446744"),
     (["run", "x", "-n", "1025"], "--num-samples must be a whole number, 1 to 1024, not 1025."),
@@ -216,6 +341,10 @@ USAGE: list[tuple[list[str], str]] = [
     (["run", "x", "--raw", "--system", "s"], "--raw and --system contradict each other"),
     (["run", "x", "--top", "3"], "--top 3 needs --inspect"),
     (["run", "x", "--revision", "main"], "--revision main needs --model"),
+    (["run", "x", "-p", ""], "A preset's name has letters, digits and . _ - only, not ''."),
+    (["run", "x", "--stop", "caf\udce9"], "The input must be UTF-8, and --stop has the byte 0xe9 at offset 3"),
+    (["run", "x", "--no-stdin", "--chat-template", "-"], "--chat-template - reads standard input, and --no-stdin"),
+    (["run", "x", "-f", "-", "--chat-template", "-"], "Standard input can be read only once"),
     (["run", "x", "-p", "nope"], "There is no preset named nope"),
     (["run", "x", "-m", "./nodir"], "There is no such folder: './nodir'."),
     (["run", "x", "-o", "/"], "--output '/' cannot be written: Is a directory."),
@@ -290,6 +419,15 @@ def test_help_is_everywhere_and_fits(
     assert max(map(len, out.splitlines())) <= 80
     if arguments in ([], ["-h"]):
         assert out.count("minigen run") == 2
+
+
+@pytest.mark.parametrize("columns", ["0", "-5", "abc", "99999999999", "9" * 5000, "\u0663", "\u00b2"])
+@pytest.mark.parametrize("width", ["", "abc"])
+def test_help_takes_any_width(columns: str, width: str) -> None:
+    """TTY-14"""
+    done = run_process("-h", COLUMNS=columns, TERMINAL_WIDTH=width)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"Usage: minigen" in done.stdout
 
 
 def test_an_unexpected_error_is_a_sentence_without_secrets(

@@ -4,11 +4,10 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from minigen.generation.errors import NumberError
-from minigen.generation.params import MAX_SEED, SamplingParams
-from minigen.generation.sampler import Sampler, next_seed, pick, uniform
+from hypothesis import given, settings, strategies as st
+from minigen.generation.errors import NumberError, ParameterError
+from minigen.generation.params import MAX_SEED, SamplingParams, next_seed
+from minigen.generation.sampler import Sampler, pick, uniform
 
 
 def logits(*probs: float) -> torch.Tensor:
@@ -200,3 +199,25 @@ def test_runs_with_one_seed_are_coupled_when_a_setting_changes() -> None:
     pairs = [(plain.draw(row), cut.draw(row)) for _ in range(50)]
     assert all(a.u == b.u for a, b in pairs)
     assert sum(a.token_id == b.token_id for a, b in pairs) > 30  # two independent runs would agree on about 18
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (2, 1, 4), (0,), ()])
+def test_a_draw_takes_one_row_only(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ParameterError, match=r"^logits must be of one row"):
+        Sampler(SamplingParams(seed=0)).draw(torch.zeros(shape))
+
+
+def test_a_batch_of_no_rows_gives_no_ids() -> None:
+    assert torch.equal(Sampler().sample(torch.zeros(0, 4)), torch.tensor([], dtype=torch.long))
+
+
+def test_a_bias_beyond_float32_forces_its_token() -> None:
+    """It gave +inf, and so a distribution of NaN and any other token."""
+    draw = Sampler(SamplingParams(logit_bias={1: 1e300}, seed=3)).draw(torch.zeros(4))
+    assert (draw.token_id, draw.final_prob) == (1, 1.0)
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, "3"])
+def test_a_number_of_candidates_is_checked(count: int) -> None:
+    with pytest.raises(ParameterError, match=r"^num_candidates"):
+        Sampler(num_candidates=count)

@@ -47,6 +47,13 @@ def test_params_and_single_settings_together_are_an_error() -> None:
         simple_generate(ScriptedModel([]), byte_tokenizer(), "x", sampling_params=SamplingParams(), top_k=3)
 
 
+def test_greedy_takes_params_too() -> None:
+    params = SamplingParams(max_new_tokens=2, temperature=3)
+    assert greedy_generate(ScriptedModel([97, 98, 99]), byte_tokenizer(), "x", sampling_params=params) == "ab"
+    with pytest.raises(ParameterError, match="sampling_params"):
+        greedy_generate(ScriptedModel([]), byte_tokenizer(), "x", sampling_params=params, seed=1)
+
+
 def test_wrong_input_is_refused_before_any_pass() -> None:
     with pytest.raises(ParameterError, match="top_p"):
         simple_generate(ScriptedModel([]), byte_tokenizer(), "x", top_p=2)

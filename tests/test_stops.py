@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from minigen.generation.stops import StopStrings
 from minigen.generation.text import TextStream
 from stubs import byte_tokenizer, sentencepiece_tokenizer, wordpiece_tokenizer

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from minigen.generation.text import TextStream, decode_new
 from stubs import byte_tokenizer, sentencepiece_tokenizer, wordpiece_tokenizer
 from tokenizers import decoders

@@ -1,4 +1,4 @@
-"""One line about each sampling setting, for the JSON schema and for new preset files."""
+"""One line about each sampling setting: what help, the preset schema and new preset files say of it."""
 
 SETTINGS: dict[str, str] = {
     "temperature": "Divides the logits: below 1 is safer, above 1 bolder, 0 always takes the likeliest token.",

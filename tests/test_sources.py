@@ -178,7 +178,7 @@ def test_the_cache_folder_is_private_and_made_only_when_it_is_filled(
 def test_a_cache_folder_that_cannot_be_made_is_a_fetch_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("MINIGEN_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(FetchError, match="could not be written to .*: Not a directory"):
+    with pytest.raises(FetchError, match=r"could not be written to .*: Not a directory"):
         place(cache_folder() / "models" / "m", lambda aside: None, Path.exists, SILENT)
 
 

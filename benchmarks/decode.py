@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 from minigen.cli.documents import line_of, token_record
-from minigen.cli.tokens import TokenNames
+from minigen.cli.token_names import TokenNames
 from minigen.generation import Engine, Model, SamplingParams, encode_raw
 
 from .measure import alternate, default_model, ratio, show, spread

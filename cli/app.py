@@ -15,11 +15,11 @@ import typer.main
 
 from ..generation.errors import MinigenError, UsageError
 from . import options as o
-from .colors import dress_help
 from .interrupts import Interruption, Interrupts
 from .notes import say, without_secrets
 from .run import run
 from .streams import flushed, hold_closed_descriptors, silence_output
+from .terminal import dress_help
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _LATER: Final = {  # commands whose modules are imported when they are used

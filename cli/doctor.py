@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
+from .escaping import shown_in_cell
 from .json_line import is_unicode, line_of
 from .notes import without_secrets
-from .shown import shown_in_cell
 
 _PACKAGES = (
     "torch",

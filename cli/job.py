@@ -10,9 +10,9 @@ from typing import Any, Literal
 from .. import presets
 from ..generation.errors import UsageError
 from ..generation.sources import ModelSettings, parse_source
-from .colors import ColorChoice
 from .notes import Notes
 from .reading import Reader, names_stdin, read_prompt, standard_input
+from .terminal import ColorChoice
 
 TOP = 10
 Format = Literal["text", "json", "jsonl"]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..generation.trace import Draw, Output
-from .colors import size_of
+from .escaping import shown
 from .samples import Sample
-from .shown import shown
+from .terminal import size_of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..generation.progress import bytes_text
+from .escaping import shown_in_cell
 from .json_line import is_unicode, line_of
 from .notes import say
-from .shown import shown_in_cell
 
 if TYPE_CHECKING:
     from ..generation.describe import Description

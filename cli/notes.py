@@ -8,8 +8,8 @@ import re
 import sys
 from typing import TextIO
 
-from .colors import may_redraw
-from .shown import shown
+from .escaping import shown
+from .terminal import may_redraw
 
 _CLEAR_LINE = "\r\x1b[K"
 _TOKEN_NAMES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")

@@ -11,7 +11,7 @@ import typer
 from ..generation.about import SETTINGS
 from ..generation.errors import ParameterError
 from ..generation.params import RANGES, Range
-from .colors import ColorChoice
+from .terminal import ColorChoice
 
 _INPUT, _MODEL, _SAMPLING, _OUTPUT, _WORLD = "Input", "Model", "Sampling", "Output", "World"
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .colors import is_terminal
+from .escaping import shown, shown_in_cell
 from .json_line import is_unicode, line_of
 from .options import preset_names
-from .shown import shown, shown_in_cell
+from .terminal import is_terminal
 
 if TYPE_CHECKING:
     from ..presets import Listed

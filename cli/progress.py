@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from .colors import console_for, may_redraw
+from .escaping import shown_in_cell
 from .notes import say
-from .shown import shown_in_cell
+from .terminal import console_for, may_redraw
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from ..generation.params import SamplingParams
 from ..generation.progress import Progress, bytes_text
 from ..generation.stats import peak_memory_bytes
-from .colors import is_terminal
 from .notes import Notes
 from .samples import CHOSEN_SEED, Run, Sample
+from .terminal import is_terminal
 
 
 class LoadProgress:

@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..generation.errors import UsageError
 from . import options as o
 from .notes import Notes
 
 if TYPE_CHECKING:
     from ..generation.model import Model
-    from ..generation.prompt import Prompt
-    from ..presets import Settings
+    from .destination import Destination
     from .interrupts import Interrupts
     from .job import Flags, Job
     from .samples import Run
     from .views import View
-    from .writing import Destination
 
 
 def run(
@@ -104,8 +101,8 @@ def _sampling(params: dict[str, Any]) -> dict[str, Any]:
 
 def execute(given: Flags, notes: Notes, interrupts: Interrupts) -> int:
     """Do a run and give its exit code. Everything that needs no model is checked before one is loaded."""
+    from .destination import Destination
     from .job import build_job, check_contradictions
-    from .writing import Destination
 
     check_contradictions(given)
     with Destination(given.output) as destination:
@@ -117,6 +114,7 @@ def _generate(given: Flags, job: Job, destination: Destination, notes: Notes, in
 
     from .. import presets
     from ..generation.collection import paused_collection
+    from .encoding import choose_mode, encode
     from .reporting import Report
     from .samples import Run
 
@@ -129,8 +127,8 @@ def _generate(given: Flags, job: Job, destination: Destination, notes: Notes, in
     for text in model.warnings:
         notes.warn(f"warning: {text}")
     settings = presets.resolve(job.preset, job.flags, model.sampling_defaults)
-    settings = replace(settings, device=model.device, dtype=model.dtype, mode=_mode(settings, job, model, notes))
-    prompt = _encoded(job, model, settings, notes)
+    settings = replace(settings, device=model.device, dtype=model.dtype, mode=choose_mode(settings, job, model, notes))
+    prompt = encode(job, model, settings, notes)
     notes.status(f"reading the prompt ({len(prompt.ids)} tokens) ...")
 
     from ..generation.engine import Engine
@@ -167,56 +165,10 @@ def _load(given: Flags, job: Job, notes: Notes) -> Model:
     return load_model(job.model, offline=given.offline, progress=progress, threads=given.threads)
 
 
-def _mode(settings: Settings, job: Job, model: Model, notes: Notes) -> str:
-    """Give chat or raw; `auto` is chat where there is a template."""
-    has_template = model.has_chat_template or job.chat_template is not None
-    mode = settings.mode if settings.mode != "auto" else "chat" if has_template else "raw"
-    if mode == "chat" and not has_template:
-        raise UsageError(f"The model {model.name} has no chat template: give one with --chat-template, or use --raw.")
-    if mode == "raw" and job.is_system_flag:
-        raise UsageError(
-            f"--system needs a chat template, and {model.name} is used without one: "
-            "give --chat-template, or put that text into the prompt."
-        )
-    if mode == "raw" and job.system is not None:
-        notes.warn(f"warning: the preset's system text is left out, since {model.name} continues raw text.")
-    return mode
-
-
-def _encoded(job: Job, model: Model, settings: Settings, notes: Notes) -> Prompt:
-    """Turn the prompt into ids that fit the model's window; a cut is announced."""
-    from ..generation.prompt import encode_chat, encode_raw, fit
-    from .reading import PLACE
-
-    def encode(text: str) -> Prompt:
-        text = text if job.template is None else job.template.replace(PLACE, text, 1)
-        if settings.mode == "raw":
-            return encode_raw(model.tokenizer, text)
-        system = [{"role": "system", "content": job.system}] if job.system is not None else []
-        messages = [*system, {"role": "user", "content": text}]
-        return encode_chat(model.tokenizer, messages, template=job.chat_template)
-
-    prompt, cut = fit(
-        encode,
-        job.prompt,
-        window=model.window,
-        max_new_tokens=settings.params.max_new_tokens,
-        truncate=job.truncate,
-        tokenizer=model.tokenizer,
-    )
-    if cut is not None:
-        place = "beginning" if job.truncate == "head" else "end"
-        notes.warn(
-            f"warning: the prompt is too long for the window of {model.window} tokens: "
-            f"{cut.dropped} tokens at its {place} were dropped, {cut.kept} kept."
-        )
-    return prompt
-
-
 def _view(given: Flags, job: Job, shared: Run, model: Model, destination: Destination) -> View:
-    from .colors import console_for, is_terminal, may_redraw
     from .live import LiveView
-    from .tokens import TokenNames
+    from .terminal import console_for, is_terminal, may_redraw
+    from .token_names import TokenNames
     from .views import TableView, TextView
 
     names = TokenNames(model.tokenizer)

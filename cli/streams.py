@@ -7,8 +7,8 @@ import os
 import sys
 from typing import TextIO
 
-from .colors import is_terminal
 from .notes import say
+from .terminal import is_terminal
 
 
 def flushed(code: int, failed: int) -> int:

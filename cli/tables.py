@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..generation.trace import Candidate, Draw
-from .shown import shown_in_cell
+from .escaping import shown_in_cell
 
 CHOSEN, DROPPED, HEAD = "bold green", "dim", "bold"
 _MAX_TOKEN, _MIN_TOKEN = 18, 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from ..generation.trace import Output
+from .escaping import shown
 from .samples import Sample
-from .shown import shown
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,7 +12,16 @@ from typing import Any
 from .device import memory_translated
 from .errors import SourceError, UsageError
 from .quiet import silence_gguf_bar
-from .weights import ITEM_SIZE, LibraryErrors, check_report, network_classes, place, quiet, read_config, read_tokenizer
+from .transformers_gate import (
+    ITEM_SIZE,
+    LibraryErrors,
+    check_report,
+    network_classes,
+    place,
+    quiet,
+    read_config,
+    read_tokenizer,
+)
 
 _ROPE_FACTORS = "rope_freqs.weight"  # divides the rotary frequencies; not a weight of the network
 _DERIVED = (

@@ -18,7 +18,7 @@ from .params import RANGES, Range
 from .progress import SILENT, Progress, bytes_text
 from .quiet import quiet_libraries
 from .sources import ModelFiles, ModelSettings, PathSource, fetch, parse_source
-from .weights import ITEM_SIZE, load_weights, read_config, read_tokenizer
+from .transformers_gate import ITEM_SIZE, load_weights, read_config, read_tokenizer
 
 __all__ = ["Model", "end_token_ids", "load_model", "window_of"]
 

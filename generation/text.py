@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .decoding import anchor_ids, incremental_decoder
+from .detokenizer import anchor_ids, incremental_decoder
 from .stops import StopStrings
-from .window_decoder import decode
+from .window_detokenizer import decode
 
 
 class TextStream:

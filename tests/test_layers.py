@@ -9,7 +9,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("cli", "presets", "generation")  # an arrow may point to the right only
-GATES = {"cache", "gguf_model", "quiet", "weights"}  # the only rooms of the library that may import transformers
+GATES = {
+    "cache",
+    "gguf_model",
+    "quiet",
+    "transformers_gate",
+}  # the only rooms of the library that may import transformers
 FORBIDDEN = {"generation": {"typer", "rich", "yaml", "click"}, "presets": {"typer", "rich", "torch", "transformers"}}
 
 
@@ -55,8 +60,8 @@ RANKS = [  # a module imports from ranks above its own line only, or from its ow
     {"collection", "errors", "progress", "quiet"},
     {"about", "params", "trace", "facts", "device", "stats", "stops", "safetensors_file", "gguf_reader"},
     {"penalties"},
-    {"filters", "gguf_file", "folder", "sources", "store", "byte_decoders", "window_decoder"},
-    {"sampler", "decoding", "hub_client", "wheel_download", "weights"},
+    {"filters", "gguf_file", "folder", "sources", "store", "byte_detokenizers", "window_detokenizer"},
+    {"sampler", "detokenizer", "hub_client", "wheel_download", "transformers_gate"},
     {"text", "chat", "gguf_model", "hub"},
     {"prompt", "cache", "convert", "wheel"},
     {"model", "runner", "sequence", "installed", "describe", "simple"},

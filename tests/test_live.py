@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from minigen.cli.colors import may_color, may_redraw
 from minigen.cli.generating import Generation, Plan
 from minigen.cli.interrupts import Interrupts
 from minigen.cli.live import OpenLine
 from minigen.cli.notes import Notes
 from minigen.cli.samples import Sample
+from minigen.cli.terminal import may_color, may_redraw
 from minigen.cli.views import TableView, TextView
 from minigen.generation.errors import NumberError
 from minigen.generation.params import MAX_SEED, SamplingParams

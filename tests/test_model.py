@@ -19,7 +19,7 @@ from minigen.generation.errors import DeviceError, OutOfMemory, ParameterError, 
 from minigen.generation.facts import vocab_size_of
 from minigen.generation.model import Model, end_token_ids, load_model, sampling_defaults, window_of
 from minigen.generation.sources import ModelSettings, PathSource
-from minigen.generation.weights import check_causal, load_weights, read_config
+from minigen.generation.transformers_gate import check_causal, load_weights, read_config
 from safetensors.torch import load_file, save_file
 from stubs import CHAT_TEMPLATE, ScriptedModel, byte_tokenizer, tiny_model
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from minigen.cli.app import main
+from minigen.cli.destination import Destination
 from minigen.cli.document_schema import JSON_SCHEMA
-from minigen.cli.writing import Destination
 from minigen.generation.errors import SourceError
 from stubs import CHAT_TEMPLATE, byte_tokenizer, scripted_folder
 

@@ -4,9 +4,9 @@ import io
 import math
 
 import pytest
-from minigen.cli.shown import shown
+from minigen.cli.escaping import shown
 from minigen.cli.tables import candidate_table, probability, summary_row, summary_table
-from minigen.cli.tokens import TokenNames
+from minigen.cli.token_names import TokenNames
 from minigen.generation.trace import Candidate, Draw
 from rich.cells import cell_len
 from rich.console import Console, RenderableType

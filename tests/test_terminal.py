@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyte
 import pytest
-from minigen.cli.colors import console_for
 from minigen.cli.live import LiveView
+from minigen.cli.terminal import console_for
 from stubs import byte_tokenizer, scripted_folder
 from test_live import PLAN, Labels, ScriptedEngine, run
 

@@ -10,8 +10,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from .byte_decoders import BYTE_TOKEN, ByteLevelDecoder, ByteRunDecoder, VisibleTokens
-from .window_decoder import KEPT, MAX_PENDING, WindowDecoder, decode
+from .byte_detokenizers import BYTE_TOKEN, ByteLevelDecoder, ByteRunDecoder, VisibleTokens
+from .window_detokenizer import KEPT, MAX_PENDING, WindowDecoder, decode
 
 
 class IncrementalDecoder(Protocol):

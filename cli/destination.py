@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final, TextIO
 
 from ..generation.errors import UsageError
-from .colors import is_terminal
+from .terminal import is_terminal
 
 _STANDARD_OUTPUT: Final = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
 _DESCRIPTOR: Final = re.compile(r"(?:/dev/fd|/proc/self/fd)/(\d{1,9})")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..generation.byte_decoders import BYTE_OF
-from .shown import shown_in_cell
+from ..generation.byte_detokenizers import BYTE_OF
+from .escaping import shown_in_cell
 
 _BROKEN = "\ufffd"
 

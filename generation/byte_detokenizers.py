@@ -6,7 +6,7 @@ import codecs
 import re
 from typing import Any
 
-from .window_decoder import MARK, WindowDecoder
+from .window_detokenizer import MARK, WindowDecoder
 
 BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
 

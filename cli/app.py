@@ -152,7 +152,7 @@ def _usage_sentence(error: typer.TyperException) -> str:
     is_unknown = hasattr(error, "possibilities")
     if is_unknown and (" " in option or not option.startswith("--") or not option[2:3].isalpha()):
         return f'{message}. A prompt that starts with a dash goes after --: {command} -- "{option} ...".'
-    if "unexpected extra argument" in message:
+    if "unexpected extra argument" in message and command.endswith(" run"):
         return f"{message}. A prompt of several words goes in quotes, and options go before --."
     return f"{message}{'' if message.endswith('?') else '.'} See {command} --help."
 

@@ -71,27 +71,30 @@ class Generation:
     def run(self) -> int:
         """Generate, and give the exit code: 0, 1 after an error, 130 or 143 after a signal.
 
+        A sample that fails does not keep the others from coming.
         The first sample's seed is given to `start`, each sample that has ended to `report`.
         """
-        seed = self._plan.params.seed
+        seed, code = self._plan.params.seed, 0
         try:
             with self._interrupts.deferred():
                 for index in range(self._plan.num_samples):
                     sample = self._sample(index, seed)
                     seed = seed if seed is not None else sample.seed
-                    if sample.error is not None or self._interrupts.exit_code is not None:
-                        return self._exit_code(sample)
+                    code = max(code, self._exit_code(sample))
+                    if self._interrupts.exit_code is not None:
+                        break
         finally:
             self._notes.clear()
             self._view.close()
-        return 0
+        return code
 
     def _exit_code(self, sample: Sample) -> int:
         if sample.error is not None:
             self._notes.warn(str(sample.error))
             return 1
         code = self._interrupts.exit_code or 0
-        self._notes.note("interrupted; the text so far is kept." if code == 130 else "terminated.")
+        if code:
+            self._notes.note("interrupted; the text so far is kept." if code == 130 else "terminated.")
         return code
 
     def _sample(self, index: int, seed: int | None) -> Sample:

@@ -152,4 +152,19 @@ def _template(reader: Reader, given: Flags) -> str | None:
         return None
     if given.no_stdin and names_stdin(given.chat_template):
         raise UsageError("--chat-template - reads standard input, and --no-stdin forbids it: give one of them.")
-    return reader.file(given.chat_template)
+    text = reader.file(given.chat_template)
+    _check_syntax(text, given.chat_template)
+    return text
+
+
+def _check_syntax(template: str, path: Path) -> None:
+    """Refuse what is no template at all; its tags are the model library's to know."""
+    from jinja2 import Environment, TemplateSyntaxError
+
+    try:
+        Environment(autoescape=True).parse(template)  # parsed, never rendered here
+    except TemplateSyntaxError as error:
+        message = str(error.message).rstrip(".")
+        if "unknown tag" not in message:
+            where = f"{path}, line {error.lineno}"
+            raise UsageError(f"--chat-template is not a valid template ({where}): {message}.") from None

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from ..presets import Listed
 
 app = typer.Typer(
-    help="List, show, check and make presets: YAML files with model, prompt and sampling settings.",
+    help="List, show, check and make presets: YAML files with model, prompt and sampling settings."
+    "\n\nExample: minigen presets new mine --from precise",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

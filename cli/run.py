@@ -117,8 +117,10 @@ def _generate(given: Flags, job: Job, destination: Destination, notes: Notes, in
     from .encoding import choose_mode, encode
     from .reporting import Report
     from .samples import Run
+    from .vocabulary import check_token_ids
 
     notes.status(f"loading {given.model or job.preset.name} ...")
+    check_token_ids(job)
     began = time.perf_counter()
     with paused_collection():
         model = _load(given, job, notes)

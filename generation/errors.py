@@ -9,6 +9,7 @@
     │   └── DeviceError         a device that this machine does not have
     └── RunError              the run itself failed (exit code 1)
         ├── FetchError          the network, the hub or the disk failed
+        │   ├── DiskError         the disk is full or cannot be written
         │   └── HashError         other bytes came than were meant
         ├── OutOfMemory         the device has no room left
         └── NumberError         the model gave logits that are no numbers
@@ -57,6 +58,10 @@ class RunError(MinigenError):
 
 class FetchError(RunError):
     """The network, the hub or the disk failed while a model was fetched."""
+
+
+class DiskError(FetchError):
+    """The disk is full or cannot be written; no other source is tried."""
 
 
 class HashError(FetchError):

@@ -18,7 +18,7 @@ from .params import RANGES, Range
 from .progress import SILENT, Progress, bytes_text
 from .quiet import quiet_libraries
 from .sources import ModelFiles, ModelSettings, PathSource, fetch, parse_source
-from .transformers_gate import ITEM_SIZE, load_weights, read_config, read_tokenizer
+from .transformers_gate import ITEM_SIZE, load_weights, read_config, read_tokenizer, require_tokenizer
 
 __all__ = ["Model", "end_token_ids", "load_model", "window_of"]
 
@@ -118,6 +118,7 @@ def _settings_of(model: ModelSettings | str | Path) -> ModelSettings:
 
 def _load_folder(files: ModelFiles, device: str, dtype: str, trust_remote_code: bool) -> Model:
     inspect_folder(files.path, trust_remote_code=trust_remote_code)
+    require_tokenizer(files.path)
     config = read_config(files.path, trust_remote_code=trust_remote_code)
     network, notes = load_weights(files.path, config, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
     tokenizer = read_tokenizer(files.path, trust_remote_code=trust_remote_code)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from .errors import FetchError, HashError, MinigenError, ParameterError, SourceError
+from .errors import DiskError, FetchError, HashError, MinigenError, ParameterError, SourceError
 from .progress import SILENT, Progress
 from .store import cache_folder
 
@@ -180,7 +180,7 @@ def fetch(
     for source in sources:
         try:
             return _fetch_one(source, offline, progress, with_code)
-        except HashError:
+        except (DiskError, HashError):  # another source would not be better
             raise
         except (FetchError, SourceError) as failure:
             failures.append(failure)

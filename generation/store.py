@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from .errors import FetchError
+from .errors import DiskError, FetchError
 from .progress import Progress, bytes_text
 
 if sys.platform != "win32":
@@ -130,15 +130,15 @@ def require_space(folder: Path, needed: int) -> None:
     """Raise FetchError unless `needed` bytes are free on the disk of `folder`."""
     free = shutil.disk_usage(folder).free
     if free < needed:
-        raise FetchError(
+        raise DiskError(
             f"The disk is too full: {bytes_text(needed)} are needed in {folder} and {bytes_text(free)} are free."
         )
 
 
-def disk_error(error: OSError, folder: Path) -> FetchError:
+def disk_error(error: OSError, folder: Path) -> DiskError:
     """What to say when writing below `folder` failed."""
     reason = error.strerror or str(error)
     if error.errno in FULL:
         with contextlib.suppress(OSError):
             reason = f"the disk is full ({bytes_text(shutil.disk_usage(folder).free)} free)"
-    return FetchError(f"The model could not be written to {folder}: {reason}.")
+    return DiskError(f"The model could not be written to {folder}: {reason}.")

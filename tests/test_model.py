@@ -83,6 +83,14 @@ def test_a_tied_head_needs_no_weights_of_its_own(tmp_path: Path) -> None:
     assert torch.equal(load_model(folder).network(IDS).logits, original(IDS).logits)
 
 
+def test_a_folder_without_a_tokenizer_is_an_error(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "m")
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(SourceError, match=r"m has no tokenizer: tokenizer\.json or the like must lie beside"):
+        load_model(folder)
+
+
 def test_a_missing_untied_head_is_an_error(tmp_path: Path) -> None:
     """MOD-11"""
     folder = saved(tmp_path, tie_word_embeddings=False)

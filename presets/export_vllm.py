@@ -1,0 +1,82 @@
+"""A preset as the body of a request to `vllm serve` (vLLM 0.33)."""
+
+import json
+from typing import Any
+
+from ..generation.sources import HubSource
+from .counterparts import PLACE, Handover, is_hub, place_of
+
+_SAME = (
+    "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty",
+    "ignore_eos",
+)  # fmt: skip
+_LISTS = {"stop": "stop", "end_token_ids": "stop_token_ids", "bad_words": "bad_words",
+          "allowed_token_ids": "allowed_token_ids"}  # fmt: skip
+MAX_BIAS = 100.0
+MAX_SEED = 2**63 - 1
+
+
+def write_request(handover: Handover) -> str:
+    """Write the JSON body. Without a value vLLM takes the model's own default, so neutral ones are written too."""
+    body = {"model": _model(handover)} | _prompt(handover)
+    body |= handover.take_all(_SAME)  # a top_k of 0 is off there too
+    body |= {"max_tokens": handover.take("max_new_tokens"), "min_tokens": handover.take("min_new_tokens")}
+    seed = handover.take_seed("vLLM", MAX_SEED)
+    body |= {"seed": seed} if seed is not None else {}
+    body |= {key: list(value) for name, key in _LISTS.items() if (value := handover.take(name))}
+    body |= _bias(handover)
+    _differences(handover)
+    return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
+
+
+def _model(handover: Handover) -> str:
+    """Give the name that `vllm serve` goes by, and say how to start it where it matters."""
+    source = handover.take_source(is_hub)
+    name = place_of(source)
+    dtype = handover.take("dtype")
+    flags = [f"--revision {source.revision}"] if isinstance(source, HubSource) and source.revision else []
+    flags += [f"--dtype {dtype}"] if dtype else []
+    if flags:
+        handover.notes.append(f"vLLM takes this when it starts: vllm serve {name} {' '.join(flags)}.")
+    return name
+
+
+def _prompt(handover: Handover) -> dict[str, Any]:
+    text = handover.take("template") or PLACE
+    handover.take("mode")
+    endpoint = "/v1/completions" if handover.mode == "raw" else "/v1/chat/completions"
+    handover.notes.append(f"Send it to {endpoint}, with your text in place of {PLACE}.")
+    if handover.mode == "raw":
+        return {"prompt": text}
+    if handover.mode == "auto":
+        handover.notes.append("mode auto is written as chat.")
+    system = handover.take("system")
+    messages = [{"role": "system", "content": system}] if system is not None else []
+    return {"messages": [*messages, {"role": "user", "content": text}]}
+
+
+def _bias(handover: Handover) -> dict[str, Any]:
+    bias = handover.take("logit_bias")
+    held = {str(token_id): max(-MAX_BIAS, min(MAX_BIAS, value)) for token_id, value in bias.items()}
+    if list(held.values()) != list(bias.values()):
+        handover.notes.append(
+            "vLLM's logit_bias goes from -100 to 100 only: what lies beyond, a ban too, is cut there."
+        )
+    return {"logit_bias": held} if held else {}
+
+
+def _differences(handover: Handover) -> None:
+    """Say what vLLM does otherwise, where these settings make it matter."""
+    params, notes = handover.params, handover.notes
+    if params.temperature > 2:
+        notes.append("vLLM refuses a temperature above 2.")
+    if params.min_new_tokens > 0 and params.stop:
+        notes.append("vLLM looks for stop strings after min_tokens tokens only.")
+    if handover.take_order("vllm"):
+        return
+    if 0 < params.temperature < 0.01:
+        notes.append("vLLM raises a temperature between 0 and 0.01 to 0.01, and takes one below 0.00001 as 0.")
+    if params.min_p > 0 and (params.top_k > 0 or params.top_p < 1):
+        notes.append("vLLM applies min_p before top_k and top_p, minigen after them.")
+    if params.top_k > 0:
+        notes.append("vLLM's top_k also keeps every token that ties with the last one kept.")

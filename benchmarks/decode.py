@@ -6,7 +6,8 @@ from collections.abc import Callable
 import torch
 from minigen.cli.documents import line_of, token_record
 from minigen.cli.token_names import TokenNames
-from minigen.generation import Engine, Model, SamplingParams, encode_raw
+from minigen.generation import Engine, Inspection, Model, SamplingParams, encode_raw
+from minigen.generation.trace import UNINSPECTED
 
 from .measure import alternate, default_model, ratio, show, spread
 
@@ -14,15 +15,15 @@ NEW = 48
 PROMPT = "A key-value cache keeps the keys and values of the tokens that a model has already seen, so that"
 
 
-def engine_rate(model: Model, ids: list[int], params: SamplingParams, num_candidates: int = 0) -> float:
+def engine_rate(model: Model, ids: list[int], params: SamplingParams, inspection: Inspection = UNINSPECTED) -> float:
     """Give the tokens per second of the engine, prefill not counted; with candidates each is written as JSON."""
     engine, names = Engine(model), TokenNames(model.tokenizer)
-    engine.add_request(ids, params, num_candidates=num_candidates)
+    engine.add_request(ids, params, inspection=inspection)
     engine.step()
     began = time.perf_counter()
     for index in range(1, NEW):
         for output in engine.step():
-            if num_candidates:
+            if inspection.num_candidates:
                 line_of(token_record(index, output, names.text, does_inspect=True))
     return (NEW - 1) / (time.perf_counter() - began)
 
@@ -60,11 +61,19 @@ def main() -> None:
             model, ids, do_sample=True, temperature=0.8, top_k=50, top_p=0.95
         ),
         "Engine, T 0.8, top-k 50, top-p 0.95": lambda: engine_rate(model, ids, sampled),
-        "Engine, the same with --inspect --json": lambda: engine_rate(model, ids, sampled, num_candidates=10),
+        "Engine, the same with --inspect --json": lambda: engine_rate(
+            model, ids, sampled, Inspection(num_candidates=10)
+        ),
+        "Engine, the same with --inspect --stages --json": lambda: engine_rate(
+            model, ids, sampled, Inspection(num_candidates=10, has_stages=True)
+        ),
+        "Engine, the same inspected as for --trace": lambda: engine_rate(
+            model, ids, sampled, Inspection(num_candidates=10, has_stages=True, num_leading=1024)
+        ),
     }
     found = alternate(variants, rounds=11)
     names = list(variants)
-    bases = {names[1]: names[0], names[3]: names[2], names[4]: names[3]}
+    bases = {names[1]: names[0], names[3]: names[2]} | dict.fromkeys(names[4:], names[3])
     rows = [
         [
             name,

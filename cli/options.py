@@ -1,61 +1,17 @@
-"""The options of `minigen run`, in the groups in which help shows them. A value of None means "not given"."""
+"""The options that are not sampling settings, in the groups in which help shows them. None means "not given"."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from ..generation.about import SETTINGS
-from ..generation.errors import ParameterError
-from ..generation.params import RANGES, Range
+from ..generation.ranges import Range
+from .option_kinds import number, setting, switch, words
 from .terminal import ColorChoice
 
-_INPUT, _MODEL, _SAMPLING, _OUTPUT, _WORLD = "Input", "Model", "Sampling", "Output", "World"
-
-
-def _number(flag: str, limits: Range) -> Callable[[str], int | float]:
-    """Give a parser that says, for anything but a number within `limits`, which flag wants what."""
-
-    def parse(text: str) -> int | float:
-        try:
-            value = limits.kind(text)
-        except ValueError:
-            raise ParameterError(flag, text, str(limits) if limits.kind is int else f"a number, {limits}") from None
-        return limits.check(flag, value)
-
-    return parse
-
-
-def _setting(name: str, short: str = "", *, about: str | None = None) -> Any:
-    """Give the option of one number setting; its range stands in params.py, what it does in about.py."""
-    flag = f"--{name.replace('_', '-')}"
-    return typer.Option(
-        *(short, flag) if short else (flag,),
-        help=f"{about or SETTINGS[name]} ({RANGES[name]})",
-        parser=_number(flag, RANGES[name]),
-        metavar="NUMBER",
-        rich_help_panel=_SAMPLING,
-    )
-
-
-def _words(*words: str) -> Callable[[str], list[str]]:
-    """Give a shell completion that offers these words."""
-    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
-
-
-def _bias(text: str) -> tuple[int, float]:
-    token_id, _, value = text.partition("=")
-    try:
-        return int(token_id), float(value)
-    except ValueError:
-        raise ParameterError("--logit-bias", text, "ID=B, a token id and a number, such as 257=-5") from None
-
-
-def _switch(flags: str, about: str, panel: str) -> Any:
-    return typer.Option(*flags.split(), help=about, metavar="", rich_help_panel=panel, show_default=False)
+_INPUT, _MODEL, _OUTPUT, _WORLD = "Input", "Model", "Output", "World"
 
 
 def preset_names(incomplete: str) -> list[tuple[str, str]]:
@@ -94,8 +50,8 @@ System = Annotated[
     str | None,
     typer.Option("--system", metavar="TEXT", rich_help_panel=_INPUT, help="Tell a chat model how to behave."),
 ]
-Chat = Annotated[bool, _switch("--chat", "Answer the prompt as one turn of a conversation.", _INPUT)]
-Raw = Annotated[bool, _switch("--raw", "Continue the prompt as it stands.", _INPUT)]
+Chat = Annotated[bool, switch("--chat", "Answer the prompt as one turn of a conversation.", _INPUT)]
+Raw = Annotated[bool, switch("--raw", "Continue the prompt as it stands.", _INPUT)]
 ChatTemplate = Annotated[
     Path | None,
     typer.Option(
@@ -133,62 +89,46 @@ Device = Annotated[
     str | None,
     typer.Option(
         "--device", metavar="DEVICE", rich_help_panel=_MODEL, help="auto, cuda, cuda:N, mps, cpu or balanced.",
-        autocompletion=_words("auto", "cuda", "mps", "cpu", "balanced"),
+        autocompletion=words("auto", "cuda", "mps", "cpu", "balanced"),
     ),
 ]  # fmt: skip
 Dtype = Annotated[
     str | None,
     typer.Option(
         "--dtype", metavar="TYPE", rich_help_panel=_MODEL, help="auto, float32, float16 or bfloat16.",
-        autocompletion=_words("auto", "float32", "float16", "bfloat16"),
+        autocompletion=words("auto", "float32", "float16", "bfloat16"),
     ),
 ]  # fmt: skip
 Threads = Annotated[
     int | None,
     typer.Option(
-        "--threads", metavar="NUMBER", rich_help_panel=_MODEL, parser=_number("--threads", Range(int, 1, 4096)),
+        "--threads", metavar="NUMBER", rich_help_panel=_MODEL, parser=number("--threads", Range(int, 1, 4096)),
         help="How many CPU threads compute.",
     ),
 ]  # fmt: skip
 
-Temperature = Annotated[float | None, _setting("temperature", "-t")]
-TopK = Annotated[int | None, _setting("top_k")]
-TopP = Annotated[float | None, _setting("top_p")]
-MinP = Annotated[float | None, _setting("min_p")]
-TypicalP = Annotated[float | None, _setting("typical_p")]
-RepetitionPenalty = Annotated[float | None, _setting("repetition_penalty")]
-FrequencyPenalty = Annotated[float | None, _setting("frequency_penalty")]
-PresencePenalty = Annotated[float | None, _setting("presence_penalty")]
-NoRepeatNgramSize = Annotated[int | None, _setting("no_repeat_ngram_size")]
-LogitBias = Annotated[
-    list[Any] | None,
-    typer.Option(
-        "--logit-bias", metavar="ID=B", parser=_bias, rich_help_panel=_SAMPLING, show_default=False,
-        help="Add B to the logit of token ID; -inf bans it. Repeatable.",
-    ),
-]  # fmt: skip
-MaxNewTokens = Annotated[int | None, _setting("max_new_tokens")]
-Stop = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--stop", metavar="TEXT", rich_help_panel=_SAMPLING, show_default=False,
-        help="End where the text would say this, literally. Repeatable.",
-    ),
-]  # fmt: skip
-IgnoreEos = Annotated[bool, _switch("--ignore-eos", "Go on after an end token.", _SAMPLING)]
-Seed = Annotated[int | None, _setting("seed")]
-NumSamples = Annotated[int | None, _setting("num_samples", "-n", about="Generates this many texts.")]
+NumSamples = Annotated[int | None, setting("num_samples", "-n", about="Generates this many texts.")]
 
-Inspect = Annotated[bool, _switch("--inspect", "Show each step's candidates and why one was chosen.", _OUTPUT)]
+Inspect = Annotated[bool, switch("--inspect", "Show each step's candidates and why one was chosen.", _OUTPUT)]
 Top = Annotated[
     int | None,
     typer.Option(
-        "--top", metavar="NUMBER", parser=_number("--top", Range(int, 1, 1000)), rich_help_panel=_OUTPUT,
+        "--top", metavar="NUMBER", parser=number("--top", Range(int, 1, 1000)), rich_help_panel=_OUTPUT,
         help="Candidates that --inspect lists (default: 10).",
     ),
 ]  # fmt: skip
-Json = Annotated[bool, _switch("--json", "Print one JSON document per sample.", _OUTPUT)]
-JsonLines = Annotated[bool, _switch("--jsonl", "Print one JSON line per token, then the document.", _OUTPUT)]
+Stages = Annotated[
+    bool, switch("--stages", "With --inspect: what each stage did to the distribution, and how close it was.", _OUTPUT)
+]
+ColorBy = Annotated[
+    Literal["prob", "rank", "entropy", "surprisal"] | None,
+    typer.Option(
+        "--color-by", metavar="prob|rank|entropy|surprisal", rich_help_panel=_OUTPUT,
+        help="Colour the text by how each token came about; without colour, list it.",
+    ),
+]  # fmt: skip
+Json = Annotated[bool, switch("--json", "Print one JSON document per sample.", _OUTPUT)]
+JsonLines = Annotated[bool, switch("--jsonl", "Print one JSON line per token, then the document.", _OUTPUT)]
 Color = Annotated[
     ColorChoice,
     typer.Option(
@@ -196,9 +136,9 @@ Color = Annotated[
         show_default=True,
     ),
 ]  # fmt: skip
-Quiet = Annotated[bool, _switch("-q --quiet", "Hide status, statistics and notes.", _OUTPUT)]
-Verbose = Annotated[bool, _switch("-v --verbose", "Show every setting with its origin, and statistics.", _OUTPUT)]
-Debug = Annotated[bool, _switch("--debug", "Show a traceback when something fails.", _OUTPUT)]
+Quiet = Annotated[bool, switch("-q --quiet", "Hide status, statistics and notes.", _OUTPUT)]
+Verbose = Annotated[bool, switch("-v --verbose", "Show every setting with its origin, and statistics.", _OUTPUT)]
+Debug = Annotated[bool, switch("--debug", "Show a traceback when something fails.", _OUTPUT)]
 
 OutputFile = Annotated[
     Path | None,
@@ -207,10 +147,24 @@ OutputFile = Annotated[
         help="Write the text or the JSON here instead of on standard output; - is standard output.",
     ),
 ]  # fmt: skip
-Offline = Annotated[bool, _switch("--offline", "Use what is on this disk; open no connection.", _WORLD)]
-NoStdin = Annotated[bool, _switch("--no-stdin", "Leave standard input alone.", _WORLD)]
+TraceFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace", metavar="FILE", rich_help_panel=_WORLD, show_default=False,
+        help="Keep the run for minigen replay and minigen report.",
+    ),
+]  # fmt: skip
+TraceWidth = Annotated[
+    int | None,
+    typer.Option(
+        "--trace-width", metavar="NUMBER", parser=number("--trace-width", Range(int, 1, 1_000_000)),
+        rich_help_panel=_WORLD, help="Logits that --trace keeps of each step (default: 1024).",
+    ),
+]  # fmt: skip
+Offline = Annotated[bool, switch("--offline", "Use what is on this disk; open no connection.", _WORLD)]
+NoStdin = Annotated[bool, switch("--no-stdin", "Leave standard input alone.", _WORLD)]
 TrustRemoteCode = Annotated[
-    bool, _switch("--trust-remote-code", "Allow Python code that comes with the model to run.", _WORLD)
+    bool, switch("--trust-remote-code", "Allow Python code that comes with the model to run.", _WORLD)
 ]
 Version = Annotated[
     bool,

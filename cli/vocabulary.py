@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ..generation.errors import ParameterError
-from ..presets.settings import flag_of
+from ..generation.params import TOKEN_IDS
+from ..presets.spelling import flag_of
 from .job import Job
 
-_SETTINGS = ("logit_bias", "end_token_ids")
+_SETTINGS = ("logit_bias", *TOKEN_IDS)
 
 
 def check_token_ids(job: Job) -> None:

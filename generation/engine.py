@@ -8,14 +8,16 @@ from typing import Any
 from .device import is_out_of_memory, out_of_memory
 from .errors import MinigenError, ParameterError, RunError
 from .model import Model
-from .params import SamplingParams, as_number
+from .params import TOKEN_IDS, SamplingParams
 from .prompt import Prompt, check_room, encode_raw
+from .ranges import as_number
 from .runner import Runner
 from .sampler import Sampler
 from .scheduler import Scheduler
 from .sequence import Sequence
 from .text import TextStream
-from .trace import Draw, FinishReason, Output
+from .trace import UNINSPECTED, Draw, FinishReason, Inspection, Output
+from .words import words_for
 
 
 class Engine:
@@ -37,13 +39,14 @@ class Engine:
         sampling_params: SamplingParams | None = None,
         request_id: str | None = None,
         *,
-        num_candidates: int = 0,
+        inspection: Inspection = UNINSPECTED,
     ) -> str:
         """Queue a request and give its id.
 
         A string is raw text, ids are taken as they are; a `Prompt` comes from `encode_chat` or `encode_raw`.
-        `num_candidates` is how many candidates each Draw lists. Raises PromptError for an empty prompt or one that
-        leaves no room in the window, ParameterError for ids outside the vocabulary or an id that is in use.
+        `inspection` is what each Draw tells besides its token. Raises PromptError for an empty prompt or one that
+        leaves no room in the window, ParameterError for ids outside the vocabulary, a bad word without tokens or an id
+        that is in use.
         """
         params = sampling_params or SamplingParams()
         request_id = self._free_id(request_id)
@@ -54,15 +57,17 @@ class Engine:
         check_room(len(prompt.ids), self.model.window)
         prompt_ids = self._checked_ids("prompt", prompt.ids)
         self._checked_ids("logit_bias", params.logit_bias)
-        self._checked_ids("end_token_ids", params.end_token_ids)
-        end_ids = () if params.ignore_eos else (*self.model.end_token_ids, *params.end_token_ids)
+        for name in TOKEN_IDS:
+            self._checked_ids(name, getattr(params, name))
+        end_ids = (*self.model.end_token_ids, *params.end_token_ids)
+        words = words_for(params, self.model.tokenizer, end_ids)
         sequence = Sequence(
             request_id=request_id,
             prompt_ids=prompt_ids,
             params=params,
-            sampler=Sampler(params, prompt_ids=prompt_ids, num_candidates=num_candidates),
+            sampler=Sampler(params, prompt_ids=prompt_ids, words=words, inspection=inspection),
             text=TextStream(self.model.tokenizer, prompt.context_ids, params.stop),
-            end_token_ids=frozenset(end_ids),
+            end_token_ids=frozenset(() if params.ignore_eos else end_ids),
             window=self.model.window,
         )
         self.scheduler.add(sequence)

@@ -1,4 +1,4 @@
-"""Filters: pure functions from logits to logits, and the order in which they run.
+"""Filters that shape the distribution: pure functions from logits to logits.
 
 Every filter takes logits `(…, vocab)` in float32 and returns the same shape; a dropped token has logit −inf. `None` and
 the neutral value return the input itself. Each filter that works on probabilities takes the softmax of what the filters
@@ -6,66 +6,14 @@ before it left, so the survivors are renormalised between filters. Ties go to th
 """
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from .params import RANGES, Range, SamplingParams
-from .penalties import (
-    apply_frequency_penalty,
-    apply_logit_bias,
-    apply_no_repeat_ngram,
-    apply_presence_penalty,
-    apply_repetition_penalty,
-)
+from .ranges import RANGES, Range
 
 # A full sort of the vocabulary is slow: the leading few hundred settle nearly every row; only a flat row needs more.
 HEADS = (512, 4096)
-
-Stage = tuple[str, Callable[[Tensor], Tensor]]
-
-
-def score_stages(params: SamplingParams, prompt_ids: Sequence[int], output_ids: Sequence[int]) -> list[Stage]:
-    """Give the active stages that change scores, in order: what even a greedy choice obeys."""
-    seen_ids = [*prompt_ids, *output_ids]
-    stages: list[tuple[str, bool, Callable[[Tensor], Tensor]]] = [
-        ("logit_bias", bool(params.logit_bias), partial(apply_logit_bias, bias=params.logit_bias)),
-        (
-            "repetition_penalty",
-            params.repetition_penalty != 1,
-            partial(apply_repetition_penalty, seen_ids=seen_ids, penalty=params.repetition_penalty),
-        ),
-        (
-            "frequency_penalty",
-            params.frequency_penalty != 0,
-            partial(apply_frequency_penalty, output_ids=output_ids, penalty=params.frequency_penalty),
-        ),
-        (
-            "presence_penalty",
-            params.presence_penalty != 0,
-            partial(apply_presence_penalty, output_ids=output_ids, penalty=params.presence_penalty),
-        ),
-        (
-            "no_repeat_ngram_size",
-            params.no_repeat_ngram_size > 0,
-            partial(apply_no_repeat_ngram, seen_ids=seen_ids, size=params.no_repeat_ngram_size),
-        ),
-    ]
-    return [(name, apply) for name, is_active, apply in stages if is_active]
-
-
-def filter_stages(params: SamplingParams) -> list[Stage]:
-    """Give the active stages that shape the distribution, in order; a greedy choice skips them."""
-    stages: list[tuple[str, bool, Callable[[Tensor], Tensor]]] = [
-        ("temperature", params.temperature != 1, partial(apply_temperature, temperature=params.temperature)),
-        ("top_k", params.top_k > 0, partial(apply_top_k, k=params.top_k)),
-        ("top_p", params.top_p < 1, partial(apply_top_p, p=params.top_p)),
-        ("min_p", params.min_p > 0, partial(apply_min_p, min_p=params.min_p)),
-        ("typical_p", params.typical_p < 1, partial(apply_typical_p, mass=params.typical_p)),
-    ]
-    return [(name, apply) for name, is_active, apply in stages if is_active]
 
 
 def apply_temperature(logits: Tensor, temperature: float | None) -> Tensor:
@@ -78,11 +26,51 @@ def apply_temperature(logits: Tensor, temperature: float | None) -> Tensor:
     temperature = Range(float, 0).check("temperature", temperature)
     if temperature == 0:
         return apply_top_k(logits, 1)
-    limits = torch.finfo(logits.dtype)
-    if temperature < 0.01 or (temperature < 1 and bool((logits > limits.max * temperature).any())):
-        highest = logits.amax(-1, keepdim=True).clamp(min=limits.min)  # a row of nothing but −inf stays as it is
+    limits, highest = torch.finfo(logits.dtype), logits.amax(-1, keepdim=True)
+    if temperature < 0.01 or (temperature < 1 and bool((highest.abs() > limits.max * temperature).any())):
+        highest = highest.clamp(min=limits.min)  # a row of nothing but −inf stays as it is
         logits, temperature = logits - highest, max(temperature, 1e-30)  # a quotient of at most 0 is safe
     return logits / temperature
+
+
+def apply_dynatemp(logits: Tensor, temperature: float, spread: float | None, exponent: float = 1.0) -> Tensor:
+    """Divide by temperature − spread where the model is sure, up to temperature + spread where it is not.
+
+    T = low + (high − low) · (H / ln n)^exponent, with low = max(0, temperature − spread), high = temperature + spread,
+    n the tokens that are left and H their entropy in nats; a single token stays as it is. Source: llama.cpp, after
+    KoboldCpp.
+    """
+    if not spread:
+        return apply_temperature(logits, temperature)
+    temperature = RANGES["temperature"].check("temperature", temperature)
+    spread = RANGES["dynatemp_range"].check("dynatemp_range", spread)
+    exponent = RANGES["dynatemp_exponent"].check("dynatemp_exponent", exponent)
+    num_left = (logits > -torch.inf).sum(-1, keepdim=True)
+    most = num_left.clamp(min=2).log()  # (…, 1), nats: the entropy of so many equal ones
+    share = (_entropy(_logprobs(logits)) / most).clamp(0, 1)
+    low, high = max(0.0, temperature - spread), temperature + spread
+    heat = low + (high - low) * share**exponent
+    limits, highest = torch.finfo(logits.dtype), logits.amax(-1, keepdim=True)
+    is_large = (heat < 0.01) | (highest.abs() > limits.max * heat)
+    shifted = logits - torch.where(is_large, highest.clamp(min=limits.min), 0.0)  # as in apply_temperature
+    heated = torch.where(heat > 0, shifted / heat.clamp(min=1e-30), apply_top_k(logits, 1))
+    return torch.where(num_left > 1, heated.to(logits.dtype), logits)
+
+
+def apply_top_n_sigma(logits: Tensor, n: float | None) -> Tensor:
+    """Drop what lies more than `n` standard deviations of the logits (those not yet dropped) below the highest.
+
+    Which tokens stay does not depend on a temperature that comes later. Source: Tang et al. 2024, "Top-nσ".
+    """
+    if not n:
+        return logits
+    n = RANGES["top_n_sigma"].check("top_n_sigma", n)
+    is_gone = logits == -torch.inf
+    count = (~is_gone).sum(-1, keepdim=True).clamp(min=1)
+    scores = logits.double().masked_fill(is_gone, 0.0)
+    mean = scores.sum(-1, keepdim=True) / count
+    deviation = ((scores - mean).square().masked_fill(is_gone, 0.0).sum(-1, keepdim=True) / count).sqrt()
+    return logits.masked_fill(logits < logits.amax(-1, keepdim=True) - n * deviation, -torch.inf)
 
 
 def apply_top_k(logits: Tensor, k: int | None) -> Tensor:
@@ -124,10 +112,37 @@ def apply_typical_p(logits: Tensor, mass: float | None) -> Tensor:
     if mass is None or mass >= 1:
         return logits
     mass = RANGES["typical_p"].check("typical_p", mass)
-    logprobs = logits.log_softmax(-1, dtype=_exact(logits))
-    probs = logprobs.exp()
-    entropy = -(probs * logprobs).nan_to_num(0.0).sum(-1, keepdim=True)  # (…, 1), nats
-    return _keep_mass(logits, -(-logprobs - entropy).abs(), probs, mass)
+    logprobs = _logprobs(logits)
+    return _keep_mass(logits, typicality(logprobs), logprobs.exp(), mass)
+
+
+def typicality(logprobs: Tensor) -> Tensor:
+    """Give how near each token's surprisal is to the entropy: −|−ln p − H|, in nats."""
+    return -(-logprobs - _entropy(logprobs)).abs()
+
+
+def apply_epsilon_cutoff(logits: Tensor, epsilon: float | None) -> Tensor:
+    """Drop tokens less likely than `epsilon`; the likeliest stays.
+
+    Source: Hewitt et al. 2022, "Truncation sampling as language model desmoothing".
+    """
+    if not epsilon:
+        return logits
+    epsilon = RANGES["epsilon_cutoff"].check("epsilon_cutoff", epsilon)
+    return _cut(logits, _probs(logits) < epsilon)
+
+
+def apply_eta_cutoff(logits: Tensor, epsilon: float | None) -> Tensor:
+    """Drop tokens less likely than min(ε, √ε · e^−H), H the entropy in nats; the likeliest stays.
+
+    Source: Hewitt et al. 2022, as apply_epsilon_cutoff.
+    """
+    if not epsilon:
+        return logits
+    epsilon = RANGES["eta_cutoff"].check("eta_cutoff", epsilon)
+    logprobs = _logprobs(logits)
+    eta = (math.sqrt(epsilon) * (-_entropy(logprobs)).exp()).clamp(max=epsilon)
+    return _cut(logits, _probs(logits) < eta)
 
 
 def leading_ids(scores: Tensor, count: int) -> Tensor:
@@ -160,6 +175,11 @@ def _keep_leading(logits: Tensor, scores: Tensor, ranked: Tensor, count: Tensor)
     return logits.masked_fill(~(is_above | (is_edge & (is_edge.cumsum(-1) <= room))), -torch.inf)
 
 
+def _cut(logits: Tensor, is_unlikely: Tensor) -> Tensor:
+    """Drop tokens, but never the likeliest or its equals."""
+    return logits.masked_fill(is_unlikely & (logits < logits.amax(-1, keepdim=True)), -torch.inf)
+
+
 def _exact(logits: Tensor) -> torch.dtype:
     """Give the type in which masses are summed: half types would lose the tail."""
     return torch.promote_types(logits.dtype, torch.float32)
@@ -167,3 +187,12 @@ def _exact(logits: Tensor) -> torch.dtype:
 
 def _probs(logits: Tensor) -> Tensor:
     return logits.softmax(-1, dtype=_exact(logits))
+
+
+def _logprobs(logits: Tensor) -> Tensor:
+    return logits.log_softmax(-1, dtype=_exact(logits))
+
+
+def _entropy(logprobs: Tensor) -> Tensor:
+    """Give the entropy of each row, `(…, 1)`, in nats."""
+    return -(logprobs.exp() * logprobs).nan_to_num(0.0).sum(-1, keepdim=True)

@@ -14,9 +14,9 @@ from .errors import ParameterError
 from .facts import end_token_ids, vocab_size_of, window_of
 from .folder import inspect_folder, inspect_gguf
 from .gguf_model import load_gguf
-from .params import RANGES, Range
 from .progress import SILENT, Progress, bytes_text
 from .quiet import quiet_libraries
+from .ranges import RANGES, Range
 from .sources import ModelFiles, ModelSettings, PathSource, fetch, parse_source
 from .transformers_gate import ITEM_SIZE, load_weights, read_config, read_tokenizer, require_tokenizer
 
@@ -28,9 +28,12 @@ SAMPLING_NAMES = (  # what a generation_config.json may say about sampling that 
     "top_p",
     "min_p",
     "typical_p",
+    "epsilon_cutoff",
+    "eta_cutoff",
     "repetition_penalty",
     "no_repeat_ngram_size",
     "max_new_tokens",
+    "min_new_tokens",
 )
 
 

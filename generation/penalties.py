@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .errors import ParameterError
-from .params import RANGES
+from .ranges import RANGES
 
 
 def apply_logit_bias(logits: Tensor, bias: Mapping[int, float] | None) -> Tensor:

@@ -4,14 +4,25 @@ import hashlib
 import math
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
+from .arrangement import filter_stages, kept_by_own_order, score_stages
+from .chain import NamedFilter
 from .errors import NumberError, ParameterError
-from .filters import HEADS, Stage, filter_stages, leading_ids, score_stages
-from .params import Range, SamplingParams, next_seed
-from .trace import Candidate, Draw
+from .filters import HEADS, leading_ids
+from .inspection import describe
+from .mirostat import next_limit
+from .orders import is_greedy, skips_filters
+from .params import SamplingParams, next_seed
+from .ranges import as_number
+from .trace import UNINSPECTED, Draw, Inspection, OrderEffect
+from .words import NO_WORDS, Words, check_words
+
+XTC = b"xtc"  # the stream of XTC's coins
 
 
 def choose_seed() -> int:
@@ -19,12 +30,14 @@ def choose_seed() -> int:
     return secrets.randbits(32)
 
 
-def uniform(seed: int, step: int) -> float:
-    """Give the uniform number in [0, 1) of one step: a function of seed and step alone.
+def uniform(seed: int, step: int, stream: bytes = b"") -> float:
+    """Give the uniform number in [0, 1) of one step: a function of seed, step and stream alone.
 
-    A counter-based stream: no state, so nothing else that runs can move it. 53 bits of BLAKE2b(seed, step).
+    A counter-based stream: no state, so nothing else that runs can move it. 53 bits of BLAKE2b(seed, step), with
+    `stream` as its personalisation; the draws use the unnamed one.
     """
-    digest = hashlib.blake2b(seed.to_bytes(8, "little") + step.to_bytes(8, "little"), digest_size=8).digest()
+    counter = seed.to_bytes(8, "little") + step.to_bytes(8, "little")
+    digest = hashlib.blake2b(counter, digest_size=8, person=stream).digest()
     return (int.from_bytes(digest, "little") >> 11) / 2**53
 
 
@@ -32,17 +45,28 @@ class Sampler:
     """Draws the tokens of one sequence, one after the other.
 
     It remembers what it drew: the penalties need the output so far, and the n-th draw uses the n-th random number.
+    `words` are the tokenizer's ids for settings that are texts; ParameterError where such a setting lacks them.
     """
 
     def __init__(
-        self, params: SamplingParams | None = None, *, prompt_ids: Sequence[int] = (), num_candidates: int = 0
+        self,
+        params: SamplingParams | None = None,
+        *,
+        prompt_ids: Sequence[int] = (),
+        words: Words | None = None,
+        inspection: Inspection = UNINSPECTED,
     ) -> None:
         self.params = params or SamplingParams()
         self.seed = choose_seed() if self.params.seed is None else self.params.seed
         self.prompt_ids = list(prompt_ids)
         self.output_ids: list[int] = []
-        self.num_candidates = int(Range(int, 0).check("num_candidates", num_candidates))
-        self._filters = filter_stages(self.params)
+        self.inspection = inspection
+        if words is None:
+            check_words(self.params)
+        self.words = words or NO_WORDS
+        self.surprisal_limit = 2 * self.params.mirostat_tau  # mirostat's state, in bits
+        self._limit_before = self.surprisal_limit  # the newest draw
+        self._newest_probs: Tensor | None = None  # what it was drawn from
         self._later_rows: list[Sampler] = []
 
     def sample(self, logits: Tensor) -> Tensor:
@@ -59,7 +83,7 @@ class Sampler:
         return torch.tensor(ids, dtype=torch.long, device=logits.device)
 
     def _sibling(self, row: int) -> "Sampler":
-        sibling = Sampler(self.params, prompt_ids=self.prompt_ids)
+        sibling = Sampler(self.params, prompt_ids=self.prompt_ids, words=self.words)
         sibling.seed = next_seed(self.seed, row)
         return sibling
 
@@ -73,55 +97,61 @@ class Sampler:
             raise ParameterError("logits", tuple(logits.shape), "of one row, (vocab,) or (1, vocab)")
         raw = logits.detach().flatten().to("cpu", torch.float32)
         step = len(self.output_ids)
-        rows = _run(score_stages(self.params, self.prompt_ids, self.output_ids), raw)
+        rows = _run(score_stages(self.params, self.prompt_ids, self.output_ids, self.words), raw)
         _check_numbers(rows, step)
-        if self.params.temperature == 0:
-            token_id, u = int(rows[-1][1].argmax()), None
+        number, coin = uniform(self.seed, step), uniform(self.seed, step, XTC)
+        if skips_filters(self.params):
+            token_id = int(rows[-1][1].argmax())
             final = torch.zeros_like(raw).index_fill_(0, torch.tensor(token_id), 1.0)
         else:
-            rows += _run(self._filters, rows[-1][1])[1:]
-            u = uniform(self.seed, step)
+            filters = filter_stages(self.params, coin=coin, limit=self.surprisal_limit, words=self.words)
+            rows += _run(filters, rows[-1][1])[1:]
             final = rows[-1][1].softmax(-1)
-            token_id = pick(rows[-1][1], final, u)
+            token_id = pick(rows[-1][1], final, number)
+        u = None if is_greedy(self.params) else number
+        effect = self._order_effect(rows, final, coin)
         self.output_ids.append(token_id)
-        return self._describe(token_id, u, rows, final)
+        self._limit_before, self._newest_probs = self.surprisal_limit, final
+        self._learn()
+        draw = describe(token_id, u, rows, final, self.inspection, params=self.params, hidden_u=number)
+        return draw if effect is None else replace(draw, order_effect=effect)
 
-    def _describe(self, token_id: int, u: float | None, rows: list[tuple[str, Tensor]], final: Tensor) -> Draw:
-        raw = rows[0][1]
-        total = float(raw.logsumexp(-1))
-        probs = (raw - total).exp()
-        mean = float(torch.dot(probs, raw.clamp(min=-1e30)))  # −inf · 0 would be no number
-        logit = raw[token_id]
-        rank = 1 + int((raw > logit).sum()) + int((raw[:token_id] == logit).sum())
-        candidates: tuple[Candidate, ...] = ()
-        if self.num_candidates:
-            candidates = self._candidates(token_id, rows, final, total)
-        return Draw(
-            token_id=token_id,
-            logit=float(logit),
-            logprob=float(logit) - total,
-            rank=rank,
-            entropy=max(0.0, (total - mean) / math.log(2)),
-            final_prob=float(final[token_id]),
-            u=u,
-            candidates=candidates,
+    def _order_effect(self, rows: Sequence[tuple[str, Tensor]], final: Tensor, coin: float) -> OrderEffect | None:
+        """Hold what is left of a step against what minigen's own order would have left."""
+        params, history = self.params, (self.prompt_ids, self.output_ids)
+        if params.order == "minigen":
+            return None
+        is_kept = final > 0 if skips_filters(params) else rows[-1][1] > -math.inf
+        raw, limit = rows[0][1], self.surprisal_limit
+        is_own = kept_by_own_order(params, raw, *history, words=self.words, coin=coin, limit=limit)
+        return OrderEffect(
+            order=params.order,
+            tokens_left=int(is_kept.sum()),
+            own_tokens_left=int(is_own.sum()),
+            tokens_changed=int((is_kept != is_own).sum()),
         )
 
-    def _candidates(
-        self, token_id: int, rows: list[tuple[str, Tensor]], final: Tensor, total: float
-    ) -> tuple[Candidate, ...]:
-        ids = leading_ids(rows[0][1], self.num_candidates)
-        if token_id not in ids:
-            ids = torch.cat([ids, torch.tensor([token_id])])
-        logits, probs = rows[0][1][ids].tolist(), final[ids].tolist()
-        dropped: list[str | None] = [None] * len(ids)
-        for name, row in rows[1:]:
-            is_gone = (row[ids] == -math.inf).tolist()
-            dropped = [name if gone and not before else before for gone, before in zip(is_gone, dropped, strict=True)]
-        return tuple(
-            Candidate(token_id=i, logit=logit, logprob=logit - total, final_prob=prob, dropped_by=by)
-            for i, logit, prob, by in zip(ids.tolist(), logits, probs, dropped, strict=True)
-        )
+    def correct(self, token_id: int) -> None:
+        """Put a token in the place of the newest one drawn, as where a recorded text is followed.
+
+        Penalties count it, and mirostat goes by its probability in that draw; by one that was dropped it does not go.
+        Raises ParameterError for an id outside the vocabulary and where nothing is drawn yet.
+        """
+        if self._newest_probs is None:
+            raise ParameterError("token_id", token_id, "that of a token drawn before")
+        vocab, number = len(self._newest_probs), as_number(int, token_id)
+        if not 0 <= number < vocab:
+            raise ParameterError("token_id", token_id, f"a token id from 0 to {vocab - 1}")
+        self.output_ids[-1] = int(number)
+        self._learn()
+
+    def _learn(self) -> None:
+        """Move mirostat's limit from where it was before the newest draw."""
+        params, probs = self.params, self._newest_probs
+        if params.mirostat_tau > 0 and not skips_filters(params) and probs is not None:
+            prob = float(probs[self.output_ids[-1]])
+            limit = self._limit_before
+            self.surprisal_limit = next_limit(limit, prob, tau=params.mirostat_tau, eta=params.mirostat_eta)
 
 
 def pick(scores: Tensor, probs: Tensor, u: float) -> int:
@@ -135,7 +165,7 @@ def pick(scores: Tensor, probs: Tensor, u: float) -> int:
     return int(ids[min(place, len(ids) - 1)])  # rounding may leave the sum a little below 1
 
 
-def _run(stages: Sequence[Stage], row: Tensor) -> list[tuple[str, Tensor]]:
+def _run(stages: Sequence[NamedFilter], row: Tensor) -> list[tuple[str, Tensor]]:
     """Give the row after each stage, named, the row itself first."""
     rows = [("raw", row)]
     for name, apply in stages:
@@ -149,4 +179,6 @@ def _check_numbers(rows: list[tuple[str, Tensor]], step: int) -> None:
         hint = "try --dtype bfloat16 or --dtype float32"
         raise NumberError(f"The model gave non-finite logits at token {step + 1}; {hint}.")
     if rows[-1][1].max() == -math.inf:
-        raise NumberError(f"{' and '.join(name for name, _ in rows[1:])} ban every token at token {step + 1}.")
+        left = [int((row > -math.inf).sum()) for _, row in rows]
+        banning = [name for (name, _), (before, after) in zip(rows[1:], pairwise(left), strict=True) if after < before]
+        raise NumberError(f"{' and '.join(banning)} ban every token at token {step + 1}.")

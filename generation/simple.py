@@ -16,6 +16,7 @@ from .prompt import check_room, encode_raw
 from .sampler import Sampler
 from .stops import StopStrings
 from .text import decode_new
+from .words import words_for
 
 
 @torch.inference_mode()
@@ -31,16 +32,16 @@ def simple_generate(
     prompt_ids = list(encode_raw(tokenizer, prompt).ids)
     window = window_of(getattr(model, "config", None))
     check_room(len(prompt_ids), window)
-    end_ids = () if params.ignore_eos else {*end_token_ids(model, tokenizer), *params.end_token_ids}
+    end_ids = (*end_token_ids(model, tokenizer), *params.end_token_ids)
     device = getattr(model, "device", "cpu")
-    sampler = Sampler(params, prompt_ids=prompt_ids)
+    sampler = Sampler(params, prompt_ids=prompt_ids, words=words_for(params, tokenizer, end_ids))
 
     new_ids: list[int] = []
     while len(new_ids) < params.max_new_tokens and (window is None or len(prompt_ids) + len(new_ids) < window):
         input_ids = torch.tensor([prompt_ids + new_ids], device=device)  # (1, length)
         logits = model(input_ids=input_ids).logits[0, -1]  # (vocab,): what may follow the last token
         token_id = sampler.draw(logits).token_id
-        if token_id in end_ids:
+        if token_id in end_ids and not params.ignore_eos:
             break
         new_ids.append(token_id)
         text = decode_new(tokenizer, prompt_ids, new_ids)

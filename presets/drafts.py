@@ -8,7 +8,7 @@ from typing import Any
 
 from ..generation.about import SETTINGS
 from ..generation.errors import PresetError, RunError
-from ..generation.params import RANGES
+from ..generation.ranges import RANGES
 from .finding import DEFAULT, check_name, find, is_path, user_folder
 from .preset import Preset
 from .settings import resolve

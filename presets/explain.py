@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ..generation.params import TEXTS
 from .building import KeyPath, dotted
 from .reading import Document
 from .schema import SECTIONS, PresetFile
@@ -20,6 +21,7 @@ _WANTED = {
     "union_tag_invalid": SOURCE_FORMS,
     "too_short": "a list with at least one source",
 }
+_TEXT_KEYS = {(name,) for name in (*TEXTS, "device", "dtype")}
 
 
 def sentences(error: ValidationError, document: Document) -> list[str]:
@@ -108,7 +110,7 @@ def _keys_at(parents: KeyPath) -> list[str]:
 
 def _word_to_quote(kind: str, path: KeyPath, value: Any, document: Document) -> tuple[KeyPath, str] | None:
     """Find the word that stands where text is wanted, but that YAML reads as true, false or a number."""
-    if kind not in {"string_type", "literal_error"} and path[-1:] not in {("stop",), ("device",), ("dtype",)}:
+    if kind not in {"string_type", "literal_error"} and path[-1:] not in _TEXT_KEYS:
         return None
     items = enumerate(value) if isinstance(value, list) else iter([(None, value)])
     return next(_misread(items, path, document), None)

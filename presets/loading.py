@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ..generation.errors import PresetError
+from ..generation.errors import ParameterError, PresetError
+from ..generation.params import TEXTS, SamplingParams
 from ..generation.sources import HubSource, ModelSettings
 from .explain import sentences
 from .finding import DEFAULT, Found, builtin, find
@@ -90,6 +91,7 @@ def merge(layers: list[Layer]) -> Preset:
             values[section] |= given
             places |= {f"{section}.{key}": layer.place(section, key) for key in given}
     child = layers[0]
+    _check_together(values["sampling"], places)
     return Preset(
         name=child.found.name,
         path=child.found.path,
@@ -135,11 +137,19 @@ def _model(values: dict[str, Any], places: dict[str, Place]) -> ModelSettings:
     return ModelSettings(sources=tuple(sources), **where)
 
 
+def _check_together(sampling: dict[str, Any], places: dict[str, Place]) -> None:
+    """Refuse a setting that the engine of `order` does not have; each by itself is checked before."""
+    try:
+        SamplingParams(**sampling)
+    except ParameterError as error:
+        raise PresetError(f"{places[f'sampling.{error.name}']}: sampling.{error}") from None
+
+
 def _warnings(sampling: dict[str, Any], places: dict[str, Place]) -> tuple[str, ...]:
-    r"""Warn of a stop string with a backslash and an n, which was most likely meant as a line break."""
-    if not any(r"\n" in text for text in sampling.get("stop", ())):
-        return ()
-    return (
-        f"{places['sampling.stop']}: sampling.stop holds a backslash and an n, which is no line break; "
-        r'in double quotes, "\n" is one.',
+    r"""Warn of texts with a backslash and an n, which was most likely meant as a line break."""
+    doubtful = [name for name in TEXTS if any(r"\n" in text for text in sampling.get(name, ()))]
+    return tuple(
+        f"{places[f'sampling.{name}']}: sampling.{name} holds a backslash and an n, which is no line break; "
+        r'in double quotes, "\n" is one.'
+        for name in doubtful
     )

@@ -11,7 +11,9 @@ from pydantic import Field, PlainValidator, WithJsonSchema, create_model
 
 from ..generation.about import SETTINGS
 from ..generation.errors import ParameterError
-from ..generation.params import MAX_STOPS, RANGES, SamplingParams
+from ..generation.orders import ORDERS
+from ..generation.params import MAX_TEXTS, TEXTS, TOKEN_IDS, SamplingParams
+from ..generation.ranges import RANGES
 from .sections import ModelSection, Printable, PromptSection, Section, refusal
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -36,13 +38,15 @@ def _json_of(name: str) -> dict[str, Any]:
         if bounds.high is not None:
             schema["maximum"] = bounds.high
         return schema
-    text = {"type": "string", "minLength": 1}
-    token_id = {"type": "integer", "minimum": 0}
+    if name in TEXTS:
+        text = {"type": "string", "minLength": 1}
+        return {"anyOf": [text, {"type": "array", "items": text, "maxItems": MAX_TEXTS}]}
+    if name in TOKEN_IDS:
+        return {"type": "array", "items": {"type": "integer", "minimum": 0}}
     others: dict[str, dict[str, Any]] = {
         "logit_bias": {"type": "object", "additionalProperties": {"type": "number"}},
-        "stop": {"anyOf": [text, {"type": "array", "items": text, "maxItems": MAX_STOPS}]},
         "ignore_eos": {"type": "boolean"},
-        "end_token_ids": {"type": "array", "items": token_id},
+        "order": {"enum": list(ORDERS)},
     }
     return others[name]
 

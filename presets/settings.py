@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..generation.errors import ParameterError
-from ..generation.params import RANGES, SamplingParams
+from ..generation.params import SamplingParams
+from ..generation.ranges import RANGES
 from ..generation.sources import ModelSettings, PathSource
 from .preset import Preset, PromptSettings
+from .spelling import flag_of
 
 FLAG, GENERATION_CONFIG, BUILT_IN = "flag", "generation_config", "built-in"
 SAMPLING = tuple(spec.name for spec in fields(SamplingParams))
@@ -90,11 +92,6 @@ def check_model_setting(name: str, value: Any) -> None:
         raise ParameterError(name, value, "text")
     changed: dict[str, Any] = {name: value}
     replace(_ANY_MODEL, **changed)
-
-
-def flag_of(name: str) -> str:
-    """Write a setting's name as its flag: `top_p` is `--top-p`."""
-    return "--" + name.replace("_", "-")
 
 
 def _check(name: str, value: Any) -> None:

@@ -36,3 +36,8 @@ def _num_edits(one: str, other: str) -> int:
             is_swapped = i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted
             row.append(min(cost, last[j - 2] + 1) if is_swapped else cost)
     return row[-1]
+
+
+def flag_of(name: str) -> str:
+    """Write a setting's name as its flag: `top_p` is `--top-p`."""
+    return "--" + name.replace("_", "-")

@@ -10,7 +10,7 @@ from minigen.generation.errors import NumberError, OutOfMemory, ParameterError, 
 from minigen.generation.model import Model
 from minigen.generation.params import SamplingParams
 from minigen.generation.prompt import Prompt
-from minigen.generation.trace import Output
+from minigen.generation.trace import Inspection, Output
 from stubs import ScriptedModel, byte_tokenizer, tiny_model
 
 END = 257
@@ -219,11 +219,53 @@ def test_a_finished_row_gets_nothing_more() -> None:
         ([-1], GREEDY),
         ("p", SamplingParams(logit_bias={300: 1.0})),
         ("p", SamplingParams(end_token_ids=[300])),
+        ("p", SamplingParams(allowed_token_ids=[5, 300])),
     ],
 )
 def test_ids_outside_the_vocabulary_are_refused(prompt: Any, params: SamplingParams) -> None:
     with pytest.raises(ParameterError, match="token ids from 0 to 299"):
         engine_for([]).add_request(prompt, params)
+
+
+@pytest.mark.parametrize("ignore_eos", [False, True])
+def test_no_end_token_comes_before_the_smallest_number(ignore_eos: bool) -> None:
+    """Neither the model's nor one that was added, nor one that would not have ended the text."""
+    row = [0.0] * 300
+    row[END], row[98], row[97] = 9.0, 8.0, 7.0
+    params = SamplingParams(
+        temperature=0, min_new_tokens=3, end_token_ids=[98], max_new_tokens=5, ignore_eos=ignore_eos
+    )
+    ids = [output.token_id for output in run([row] * 5, params)]
+    assert ids == [97, 97, 97, *([END, END] if ignore_eos else [END])]
+
+
+def test_a_bad_word_is_never_written() -> None:
+    pieces = ("cat", " cat", "dog")
+    row = [0.0] * 300
+    row[258], row[259], row[260] = 9.0, 8.0, 7.0
+    outputs = run([row] * 3, SamplingParams(temperature=0, bad_words="cat", max_new_tokens=3), pieces=pieces)
+    assert text_of(outputs) == "dogdogdog"
+    with pytest.raises(ParameterError, match="bad_words must be texts that the tokenizer has tokens for"):
+        engine_for([]).add_request("p", SamplingParams(bad_words="\ud800"))
+
+
+def test_bans_that_leave_nothing_end_their_sequence_with_an_error() -> None:
+    engine = engine_for([[0.0] * 300, *ids("ok"), END])
+    engine.add_request("p", SamplingParams(allowed_token_ids=[97], bad_words="a"))
+    engine.add_request("p", GREEDY, "good")
+    outputs = outputs_of(engine)
+    assert str(outputs[0].error) == "allowed_token_ids and bad_words ban every token at token 1."
+    assert text_of([output for output in outputs if output.request_id == "good"]) == "ok"
+
+
+def test_dry_breaks_at_the_texts_that_it_is_told() -> None:
+    row = [0.0] * 300
+    row[99] = 1.0
+    dry = {"temperature": 0, "max_new_tokens": 1, "dry_multiplier": 2.0}
+    assert text_of(run([row], SamplingParams(**dry), prompt="abcab")) != "c"
+    assert text_of(run([row], SamplingParams(**dry, dry_sequence_breakers=["b"]), prompt="abcab")) == "c"
+    assert text_of(run([row], SamplingParams(**dry), prompt="abc:ab")) != "c"
+    assert text_of(run([row], SamplingParams(**dry), prompt="abca:b")) == "c"
 
 
 def test_request_ids_are_unique() -> None:
@@ -261,7 +303,7 @@ def test_a_seeded_request_does_not_depend_on_its_company() -> None:
 def test_candidates_come_only_when_asked_for() -> None:
     """STA-9"""
     engine = engine_for([97, END])
-    engine.add_request("p", GREEDY, num_candidates=5)
+    engine.add_request("p", GREEDY, inspection=Inspection(num_candidates=5))
     outputs = outputs_of(engine)
     assert [len(o.draw.candidates) for o in outputs if o.draw] == [5, 5]
     assert run([97, END])[0].draw.candidates == ()  # type: ignore[union-attr]

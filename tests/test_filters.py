@@ -3,11 +3,12 @@
 import math
 from typing import Any
 
+import minigen.generation as f
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
-from minigen.generation import filters as f
 from minigen.generation.errors import ParameterError
+from minigen.generation.filters import leading_ids
 from torch import Tensor
 from transformers.generation import logits_process as hf
 
@@ -266,8 +267,8 @@ def test_frequency_counts_each_time_and_presence_once() -> None:
 
 
 def test_leading_ids_are_in_order_with_ties_by_id() -> None:
-    assert f.leading_ids(torch.tensor([1.0, 3, 3, -math.inf, 2, 3]), 2).tolist() == [1, 2]
-    assert f.leading_ids(torch.tensor([1.0, -math.inf, 3]), 9).tolist() == [2, 0]
+    assert leading_ids(torch.tensor([1.0, 3, 3, -math.inf, 2, 3]), 2).tolist() == [1, 2]
+    assert leading_ids(torch.tensor([1.0, -math.inf, 3]), 9).tolist() == [2, 0]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from minigen.generation import device as devices, gguf_model
 from minigen.generation.errors import DeviceError, OutOfMemory, ParameterError, SourceError, UsageError
 from minigen.generation.facts import vocab_size_of
 from minigen.generation.model import Model, end_token_ids, load_model, sampling_defaults, window_of
+from minigen.generation.params import SamplingParams
 from minigen.generation.sources import ModelSettings, PathSource
 from minigen.generation.transformers_gate import check_causal, load_weights, read_config
 from safetensors.torch import load_file, save_file
@@ -372,6 +373,12 @@ def test_a_turn_end_counts_where_it_is_one_special_token_of_a_chat_model() -> No
 def test_sampling_defaults_come_from_generation_config(tmp_path: Path) -> None:
     edit_json(tmp_path / "generation_config.json", temperature=0.6, top_k=20, top_p=None, do_sample=True, num_beams=4)
     assert sampling_defaults(tmp_path) == ({"temperature": 0.6, "top_k": 20}, ())
+
+
+def test_cut_offs_and_the_smallest_length_come_from_generation_config_too(tmp_path: Path) -> None:
+    edit_json(tmp_path / "generation_config.json", epsilon_cutoff=3e-4, eta_cutoff=0.0, min_new_tokens=4)
+    assert sampling_defaults(tmp_path) == ({"epsilon_cutoff": 3e-4, "eta_cutoff": 0.0, "min_new_tokens": 4}, ())
+    assert SamplingParams().eta_cutoff == 0.0, "transformers' neutral value is ours"
 
 
 def test_a_sampling_default_out_of_range_is_left_out_with_a_warning(tmp_path: Path) -> None:

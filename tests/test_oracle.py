@@ -1,16 +1,20 @@
 """transformers itself as the oracle: greedy text, caches and windows, on tiny random models of several families."""
 
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings, strategies as st
 from minigen.generation.cache import SlotLayer
 from minigen.generation.engine import Engine
 from minigen.generation.model import Model
 from minigen.generation.params import SamplingParams
+from minigen.generation.ranges import MAX_SEED
 from minigen.generation.runner import Runner
 from minigen.generation.simple import greedy_generate, simple_generate
+from minigen.generation.trace import Inspection
 from stubs import byte_tokenizer, tiny_model
 
 KINDS = ["llama", "gpt2", "qwen2", "mistral", "gemma"]
@@ -169,7 +173,9 @@ def test_nothing_in_the_loop_keeps_a_graph_or_a_row() -> None:
     """CTX-10"""
     model = tiny_model(vocab_size=300)
     engine = Engine(Model.wrap(model, byte_tokenizer()))
-    engine.add_request([5, 6], SamplingParams(max_new_tokens=20, ignore_eos=True), "r", num_candidates=3)
+    engine.add_request(
+        [5, 6], SamplingParams(max_new_tokens=20, ignore_eos=True), "r", inspection=Inspection(num_candidates=3)
+    )
     outputs = engine.step() + engine.step()
     sequence = engine.scheduler.find("r")
     assert sequence is not None
@@ -192,24 +198,92 @@ def test_a_slot_grows_without_losing_what_it_holds() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "settings",
+    "chosen",
     [
         {"temperature": 0.8, "seed": 5},
         {"temperature": 1.3, "top_k": 20, "top_p": 0.9, "seed": 6},
         {"min_p": 0.05, "typical_p": 0.9, "repetition_penalty": 1.2, "frequency_penalty": 0.5, "seed": 7},
         {"no_repeat_ngram_size": 2, "presence_penalty": 0.3, "logit_bias": {70: 3.0}, "stop": ["e", "Z"], "seed": 8},
         {"temperature": 0},
+        {"top_n_sigma": 1.5, "dynatemp_range": 0.5, "dynatemp_exponent": 1.5, "epsilon_cutoff": 0.001, "seed": 9},
+        {"eta_cutoff": 0.01, "xtc_probability": 0.5, "xtc_threshold": 0.05, "seed": 10},
+        {"mirostat_tau": 3.0, "mirostat_eta": 0.3, "bad_words": ["e", "th"], "min_new_tokens": 30, "seed": 11},
+        {"dry_multiplier": 2.0, "dry_allowed_length": 1, "dry_range": 20, "dry_sequence_breakers": ["u"], "seed": 12},
+        {"temperature": 0, "dry_multiplier": 3.0, "allowed_token_ids": [97, 98, 99, 2], "min_new_tokens": 5},
     ],
 )
-def test_engine_text_equals_the_plain_loop_s(kind: str, settings: dict[str, Any]) -> None:
+def test_engine_text_equals_the_plain_loop_s(kind: str, chosen: dict[str, Any]) -> None:
     model, tokenizer = tiny_model(kind, vocab_size=258), byte_tokenizer()
-    params = SamplingParams(max_new_tokens=40, **settings)
-    engine = Engine(Model.wrap(model, tokenizer))
+    params = SamplingParams(max_new_tokens=40, **chosen)
+    assert engine_text(model, params) == simple_generate(model, tokenizer, "Once upon", sampling_params=params)
+
+
+def engine_text(model: Any, params: SamplingParams) -> str:
+    engine = Engine(Model.wrap(model, byte_tokenizer()))
     engine.add_request("Once upon", params)
     text = ""
     while engine.has_unfinished_requests():
         text += "".join(output.text for output in engine.step())
+    return text
+
+
+CHOICES: dict[str, st.SearchStrategy[Any]] = {
+    "temperature": st.sampled_from([0, 0.4, 1.0, 2.0]),
+    "dynatemp_range": st.sampled_from([0.0, 0.5, 3.0]),
+    "dynatemp_exponent": st.floats(0.5, 2),
+    "top_n_sigma": st.sampled_from([0.0, 0.5, 2.0]),
+    "top_k": st.integers(0, 60),
+    "top_p": st.floats(0.3, 1),
+    "min_p": st.sampled_from([0.0, 0.05]),
+    "typical_p": st.sampled_from([1.0, 0.9]),
+    "epsilon_cutoff": st.sampled_from([0.0, 0.003, 0.1]),
+    "eta_cutoff": st.sampled_from([0.0, 0.003, 0.1]),
+    "xtc_probability": st.sampled_from([0.0, 0.5, 1.0]),
+    "xtc_threshold": st.floats(0, 0.3),
+    "mirostat_tau": st.sampled_from([0.0, 1.0, 4.0]),
+    "mirostat_eta": st.floats(0.1, 1),
+    "repetition_penalty": st.sampled_from([1.0, 1.3]),
+    "frequency_penalty": st.sampled_from([0.0, 0.7]),
+    "presence_penalty": st.sampled_from([0.0, 0.7]),
+    "no_repeat_ngram_size": st.sampled_from([0, 3]),
+    "dry_multiplier": st.sampled_from([0.0, 1.0]),
+    "dry_base": st.floats(1, 2),
+    "dry_allowed_length": st.integers(1, 3),
+    "dry_range": st.sampled_from([0, 10]),
+    "dry_sequence_breakers": st.sampled_from([[], ["a"], ["\n", "on"]]),
+    "logit_bias": st.sampled_from([{}, {97: 2.0, 98: -2.0}]),
+    "allowed_token_ids": st.sampled_from([[], list(range(97, 123)), [*range(32, 127), 2]]),
+    "bad_words": st.sampled_from([[], ["a"], ["ab", "z"]]),
+    "min_new_tokens": st.sampled_from([0, 8]),
+    "stop": st.sampled_from([[], ["q"]]),
+    "ignore_eos": st.booleans(),
+    "end_token_ids": st.sampled_from([[], [101, 105]]),
+    "seed": st.integers(0, MAX_SEED),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(KINDS), st.fixed_dictionaries({}, optional=CHOICES))
+def test_engine_and_plain_loop_agree_whatever_is_set(kind: str, chosen: dict[str, Any]) -> None:
+    """And the same seed gives the same text twice; bans and the smallest length hold."""
+    model, tokenizer = model_of(kind), byte_tokenizer()
+    params = SamplingParams(**{"seed": 1, **chosen, "max_new_tokens": 12})
+    text = engine_text(model, params)
     assert text == simple_generate(model, tokenizer, "Once upon", sampling_params=params)
+    assert text == engine_text(model, params)
+    for word in params.bad_words:
+        assert word not in text
+    if params.allowed_token_ids:
+        assert set(text.encode()) <= set(params.allowed_token_ids)
+
+
+@cache
+def model_of(kind: str) -> Any:
+    return tiny_model(kind, vocab_size=258)
+
+
+def test_the_choices_are_all_settings() -> None:
+    assert {*CHOICES, "max_new_tokens", "order"} == set(SamplingParams.__dataclass_fields__)
 
 
 def test_greedy_generate_is_temperature_zero() -> None:

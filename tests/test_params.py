@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 from minigen.generation.errors import ParameterError
-from minigen.generation.params import MAX_SEED, RANGES, SamplingParams
+from minigen.generation.params import SamplingParams
+from minigen.generation.ranges import MAX_SEED, RANGES
 
 NAN, INF = math.nan, math.inf
 WRONG: list[tuple[str, list[Any]]] = [
@@ -29,6 +30,23 @@ WRONG: list[tuple[str, list[Any]]] = [
     ("stop", [[""], "", ["x"] * 65, [1], 5]),
     ("ignore_eos", [1, "true"]),
     ("end_token_ids", [[-1], [True], "5", 5, b"ab", [1.0], torch.ones(3, 3)]),
+    ("allowed_token_ids", [[-1], [True], "5", 5, ["1"], {1: 2}]),
+    ("bad_words", [["a", ""], ["x"] * 65, [1], 5, b"x"]),
+    ("dry_sequence_breakers", [[""], ["x"] * 65, [None], {"a": 1}]),
+    ("min_new_tokens", [-1, 1.5, True, INF]),
+    ("top_n_sigma", [-0.1, 100.5, NAN, "1"]),
+    ("dynatemp_range", [-0.1, NAN, INF]),
+    ("dynatemp_exponent", [0, -1, 101, NAN]),
+    ("epsilon_cutoff", [-0.1, 1.1, NAN]),
+    ("eta_cutoff", [-0.1, 1.1, NAN]),
+    ("xtc_probability", [-0.1, 1.1, NAN, True]),
+    ("xtc_threshold", [-0.1, 1.1, NAN]),
+    ("mirostat_tau", [-1, 101, NAN, INF]),
+    ("mirostat_eta", [0, -0.1, 1.1, NAN]),
+    ("dry_multiplier", [-1, 101, NAN]),
+    ("dry_base", [0.5, 101, NAN]),
+    ("dry_allowed_length", [0, -1, 1.5]),
+    ("dry_range", [-1, 0.5]),
 ]
 
 
@@ -61,8 +79,14 @@ def test_zero_is_a_value_and_not_a_missing_one() -> None:
     assert SamplingParams(temperature=0).temperature == 0
 
 
-def test_one_stop_string_may_be_given_alone() -> None:
-    assert SamplingParams(stop="END").stop == ("END",)
+@pytest.mark.parametrize("name", ["stop", "bad_words", "dry_sequence_breakers"])
+def test_one_text_may_be_given_alone(name: str) -> None:
+    assert getattr(SamplingParams(**{name: "END"}), name) == ("END",)
+
+
+def test_breakers_may_be_none_at_all() -> None:
+    assert SamplingParams().dry_sequence_breakers == ("\n", ":", '"', "*")
+    assert SamplingParams(dry_sequence_breakers=[]).dry_sequence_breakers == ()
 
 
 def test_a_message_says_what_would_be_right() -> None:

@@ -2,8 +2,10 @@
 
 import math
 import os
+import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import jsonschema  # type: ignore[import-untyped]  # it brings no types
@@ -13,30 +15,17 @@ from hypothesis import given, settings, strategies as st
 from minigen import presets
 from minigen.generation.about import SETTINGS
 from minigen.generation.errors import PresetError
-from minigen.generation.params import RANGES, SamplingParams
+from minigen.generation.params import SamplingParams
+from minigen.generation.ranges import RANGES
 from minigen.generation.sources import HubSource, PathSource, WheelSource
+from minigen.presets.drafts import draft
 from minigen.presets.finding import user_folder
 from minigen.presets.reading import parse_document
 from minigen.presets.schema import PresetFile, json_schema
 from minigen.presets.spelling import nearest
 
+pytestmark = pytest.mark.usefixtures("home")
 BUILT_IN = ["creative", "greedy", "precise", "smollm2", "tinyllama"]
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty config folder, and the test's own current folder."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def folder(home: Path) -> Path:
-    """The folder of the user's presets."""
-    path = home / "config" / "minigen" / "presets"
-    path.mkdir(parents=True)
-    return path
 
 
 def load(text: str, name: str = "t.yaml") -> presets.Preset:
@@ -157,6 +146,19 @@ def test_null_is_not_set(text: str) -> None:
         ("sampling: {ignore_eos: 'yes'}", "1: sampling.ignore_eos must be true or false, not 'yes'."),
         ("sampling: {end_token_ids: [true]}", "1: sampling.end_token_ids must be token ids, 0 or more, not true."),
         (
+            "sampling:\n  allowed_token_ids: [5, -1]",
+            "2: sampling.allowed_token_ids must be token ids, 0 or more, not -1.",
+        ),
+        ("sampling: {allowed_token_ids: 5}", "1: sampling.allowed_token_ids must be a list of token ids, not 5."),
+        (
+            "sampling: {bad_words: ['']}",
+            '1: sampling.bad_words must be at most 64 strings, none of them empty, not [""].',
+        ),
+        ("sampling: {dry_base: 0.5}", "1: sampling.dry_base must be 1 to 100, not 0.5."),
+        ("sampling: {xtc_probability: 2}", "1: sampling.xtc_probability must be 0 to 1, not 2."),
+        ("sampling: {mirostat_eta: 0}", "1: sampling.mirostat_eta must be above 0 and at most 1, not 0."),
+        ("sampling: {min_new_tokens: 1.5}", "1: sampling.min_new_tokens must be a whole number, 0 or more, not 1.5."),
+        (
             "sampling: {stop: ['a', '']}",
             '1: sampling.stop must be at most 64 strings, none of them empty, not ["a", ""].',
         ),
@@ -222,6 +224,14 @@ def test_trust_cannot_be_given_by_a_file() -> None:
             '4: sampling.stop[1] is no, which YAML reads as false; put it in quotes: "no".',
         ),
         ("sampling: {stop: on}", '1: sampling.stop is on, which YAML reads as true; put it in quotes: "on".'),
+        (
+            "sampling:\n  bad_words:\n  - a\n  - 5",
+            '4: sampling.bad_words[1] is 5, which YAML reads as a number; put it in quotes: "5".',
+        ),
+        (
+            "sampling: {dry_sequence_breakers: no}",
+            '1: sampling.dry_sequence_breakers is no, which YAML reads as false; put it in quotes: "no".',
+        ),
         ("no: 1", '1: the key no is read by YAML as false; put it in quotes: "no".'),
         ("sampling: {off: 1}", '1: the key off is read by YAML as false; put it in quotes: "off".'),
         ("description: Yes", '1: description is Yes, which YAML reads as true; put it in quotes: "Yes".'),
@@ -346,6 +356,51 @@ def test_a_typed_backslash_n_gets_a_warning() -> None:
         './t.yaml:2: sampling.stop holds a backslash and an n, which is no line break; in double quotes, "\\n" is one.',
     )
     assert load('sampling: {stop: "\\n"}').warnings == ()
+    doubtful = load("sampling:\n  bad_words: ['\\n']\n  dry_sequence_breakers: ['\\n', ':']\n").warnings
+    assert [text.partition(" holds")[0] for text in doubtful] == [
+        "./t.yaml:2: sampling.bad_words",
+        "./t.yaml:3: sampling.dry_sequence_breakers",
+    ]
+
+
+def test_every_setting_can_stand_in_a_preset() -> None:
+    text = """
+        sampling:
+          top_n_sigma: 1.5
+          dynatemp_range: 0.5
+          dynatemp_exponent: 2
+          epsilon_cutoff: 3e-4
+          eta_cutoff: 2e-3
+          xtc_probability: 0.5
+          xtc_threshold: 0.2
+          mirostat_tau: 5
+          mirostat_eta: 0.2
+          dry_multiplier: 0.8
+          dry_base: 1.5
+          dry_allowed_length: 3
+          dry_range: 64
+          dry_sequence_breakers: ["\\n", ":"]
+          allowed_token_ids: [1, 2]
+          bad_words: foo
+          min_new_tokens: 3
+    """
+    preset = load(textwrap.dedent(text))
+    assert preset.sampling["dry_sequence_breakers"] == ("\n", ":")
+    assert preset.sampling["bad_words"] == ("foo",)
+    assert preset.sampling["allowed_token_ids"] == (1, 2)
+    assert preset.sampling["epsilon_cutoff"] == 3e-4
+    assert preset.places["sampling.dry_range"].line == 15
+    jsonschema.validate(yaml.safe_load(text.replace("3e-4", "0.0003").replace("2e-3", "0.002")), json_schema())
+    assert load("sampling: {dry_sequence_breakers: []}").sampling == {"dry_sequence_breakers": ()}
+
+
+def test_a_draft_with_every_line_active_is_a_preset(home: Path) -> None:
+    """The comments of a new preset file are settings as they would be written."""
+    text = draft("mine", presets.load("smollm2"), "smollm2")
+    active = re.sub(r"^  # (\w+: .*)$", r"  \1", text[text.index("sampling:") :], flags=re.MULTILINE)
+    settings = load(active.replace("seed: null", "seed: 3"), "mine.yaml").sampling
+    assert set(settings) == set(SamplingParams.__dataclass_fields__)
+    assert settings["dry_sequence_breakers"] == SamplingParams().dry_sequence_breakers
 
 
 def test_a_relative_model_path_starts_at_the_preset_file(home: Path) -> None:

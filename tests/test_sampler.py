@@ -6,8 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from minigen.generation.errors import NumberError, ParameterError
-from minigen.generation.params import MAX_SEED, SamplingParams, next_seed
-from minigen.generation.sampler import Sampler, pick, uniform
+from minigen.generation.params import SamplingParams, next_seed
+from minigen.generation.ranges import MAX_SEED
+from minigen.generation.sampler import XTC, Sampler, pick, uniform
+from minigen.generation.trace import Draw, Inspection
+from minigen.generation.words import Words
 
 
 def logits(*probs: float) -> torch.Tensor:
@@ -135,21 +138,28 @@ def test_half_precision_rows_are_drawn_in_float32() -> None:
 
 def test_raw_and_final_probabilities_are_told_apart() -> None:
     """STA-5, STA-6"""
-    draw = Sampler(SamplingParams(seed=1, top_k=2), num_candidates=4).draw(logits(0.5, 0.25, 0.125, 0.125))
+    draw = Sampler(SamplingParams(seed=1, top_k=2), inspection=Inspection(num_candidates=4)).draw(
+        logits(0.5, 0.25, 0.125, 0.125)
+    )
     assert [round(math.exp(c.logprob), 3) for c in draw.candidates] == [0.5, 0.25, 0.125, 0.125]
     assert [round(c.final_prob, 3) for c in draw.candidates] == [0.667, 0.333, 0, 0]
     assert [c.dropped_by for c in draw.candidates] == [None, None, "top_k", "top_k"]
-    greedy = Sampler(SamplingParams(temperature=0), num_candidates=3).draw(logits(0.5, 0.25, 0.25))
+    greedy = Sampler(SamplingParams(temperature=0), inspection=Inspection(num_candidates=3)).draw(
+        logits(0.5, 0.25, 0.25)
+    )
     assert [c.final_prob for c in greedy.candidates] == [1, 0, 0]
+    assert [c.dropped_by for c in greedy.candidates] == [None, "greedy", "greedy"]
     assert greedy.u is None
-    one = Sampler(SamplingParams(seed=1, top_p=0.5), num_candidates=3).draw(logits(0.6, 0.3, 0.1))
+    one = Sampler(SamplingParams(seed=1, top_p=0.5), inspection=Inspection(num_candidates=3)).draw(
+        logits(0.6, 0.3, 0.1)
+    )
     assert [round(math.exp(c.logprob), 3) for c in one.candidates] == [0.6, 0.3, 0.1]
 
 
 def test_the_chosen_token_is_always_among_the_candidates() -> None:
     row = torch.arange(50, dtype=torch.float32) / 100
     for seed in range(10):
-        draw = Sampler(SamplingParams(seed=seed), num_candidates=2).draw(row)
+        draw = Sampler(SamplingParams(seed=seed), inspection=Inspection(num_candidates=2)).draw(row)
         assert draw.token_id in [c.token_id for c in draw.candidates]
         assert [c.token_id for c in draw.candidates][:2] == [49, 48]
         assert draw.rank == 50 - draw.token_id
@@ -220,4 +230,152 @@ def test_a_bias_beyond_float32_forces_its_token() -> None:
 @pytest.mark.parametrize("count", [-1, 1.5, "3"])
 def test_a_number_of_candidates_is_checked(count: int) -> None:
     with pytest.raises(ParameterError, match=r"^num_candidates"):
-        Sampler(num_candidates=count)
+        Sampler(inspection=Inspection(num_candidates=count))
+
+
+def rows_of(count: int, *, vocab: int = 60, scale: float = 2.0, seed: int = 0) -> torch.Tensor:
+    return torch.randn(count, vocab, generator=torch.Generator().manual_seed(seed)) * scale
+
+
+def draws_of(params: SamplingParams, rows: torch.Tensor) -> list[Draw]:
+    sampler = Sampler(params, words=Words())
+    return [sampler.draw(row) for row in rows]
+
+
+def test_xtc_s_coin_is_a_stream_of_its_own() -> None:
+    """XTC moves no other number of the run, so runs with and without it stay coupled; it is repeatable itself."""
+    rows = rows_of(200)
+    plain = draws_of(SamplingParams(seed=5), rows)
+    excluding = draws_of(SamplingParams(seed=5, xtc_probability=0.5, xtc_threshold=0.05), rows)
+    assert [draw.u for draw in plain] == [draw.u for draw in excluding]
+    assert excluding == draws_of(SamplingParams(seed=5, xtc_probability=0.5, xtc_threshold=0.05), rows)
+    coins = [uniform(5, step, XTC) for step in range(200)]
+    assert not set(coins) & {draw.u for draw in plain}
+    for step, (row, one, other) in enumerate(zip(rows, plain, excluding, strict=True)):
+        probs = row.double().softmax(-1)
+        is_acting = coins[step] < 0.5 and int((probs >= 0.05).sum()) > 1
+        assert (one.final_prob == other.final_prob and one.token_id == other.token_id) or is_acting
+        if is_acting:
+            likely = [i for i in probs.argsort(descending=True).tolist() if probs[i] >= 0.05]
+            assert other.token_id not in likely[:-1]
+    assert uniform(7, 3, XTC) == 0.3237790156522127  # fixed: saved runs are drawn again with it
+
+
+@pytest.mark.parametrize(("probability", "slack"), [(0.0, 0), (0.3, 30), (1.0, 0)])
+def test_xtc_acts_as_often_as_it_is_told(probability: float, slack: int) -> None:
+    row = logits(0.4, 0.3, 0.2, 0.1)
+    draws = draws_of(SamplingParams(seed=2, xtc_probability=probability, xtc_threshold=0.05), row.expand(400, 4))
+    assert sum(draw.final_prob == 1 for draw in draws) == pytest.approx(400 * probability, abs=slack)
+
+
+def mirostat_written_out(
+    rows: torch.Tensor, tau: float, eta: float, seed: int, recorded: list[int] | None = None
+) -> tuple[list[int], list[float]]:
+    """Give ids and limits in Python's own numbers: Basu et al., the second form, drawn by falling probability."""
+    limit, ids, limits = 2 * tau, [], []
+    for step, row in enumerate(rows.double().tolist()):
+        weights = [math.exp(value - max(row)) for value in row]
+        ranked = sorted(((weight / math.fsum(weights), -i) for i, weight in enumerate(weights)), reverse=True)
+        left = [(p, -i) for p, i in ranked if -math.log2(p) <= limit] or [(ranked[0][0], -ranked[0][1])]
+        total, reached, chosen = math.fsum(p for p, _ in left), 0.0, left[-1]
+        for p, i in left:
+            reached += p / total
+            if uniform(seed, step) < reached:
+                chosen = (p, i)
+                break
+        ids.append(chosen[1])
+        probs = {i: p / total for p, i in left}
+        prob = probs.get(chosen[1] if recorded is None else recorded[step])
+        limit = limit if prob is None else limit - eta * (-math.log2(prob) - tau)
+        limits.append(limit)
+    return ids, limits
+
+
+@pytest.mark.parametrize(("tau", "eta"), [(1.0, 0.1), (3.0, 0.1), (3.0, 1.0), (6.0, 0.3)])
+def test_mirostat_is_its_definition(tau: float, eta: float) -> None:
+    rows = rows_of(150, scale=3.0)
+    sampler = Sampler(SamplingParams(mirostat_tau=tau, mirostat_eta=eta, seed=9))
+    ids, limits = mirostat_written_out(rows, tau, eta, seed=9)
+    for row, token_id, limit in zip(rows, ids, limits, strict=True):
+        assert sampler.draw(row).token_id == token_id
+        assert sampler.surprisal_limit == pytest.approx(limit, abs=1e-4)
+
+
+def test_mirostat_comes_to_the_surprisal_aimed_at() -> None:
+    draws = draws_of(SamplingParams(mirostat_tau=2.5, mirostat_eta=0.2, seed=1), rows_of(600, vocab=500))
+    assert sum(-math.log2(draw.final_prob) for draw in draws[50:]) / 550 == pytest.approx(2.5, abs=0.05)
+
+
+def test_mirostat_works_on_what_the_other_filters_left() -> None:
+    rows = rows_of(100, scale=3.0)
+    kept = rows.masked_fill(rows < rows.topk(4).values[:, -1:], -math.inf)
+    params = SamplingParams(mirostat_tau=1.0, seed=9)
+    cut = draws_of(SamplingParams(mirostat_tau=1.0, top_k=4, seed=9), rows)
+    assert [draw.token_id for draw in cut] == [draw.token_id for draw in draws_of(params, kept)]
+
+
+def test_greedy_runs_without_the_young_filters_too() -> None:
+    rows = rows_of(30)
+    params = SamplingParams(
+        temperature=0, xtc_probability=1, xtc_threshold=0.01, mirostat_tau=0.1, dynatemp_range=5, top_n_sigma=0.1
+    )
+    assert [draw.token_id for draw in draws_of(params, rows)] == rows.argmax(-1).tolist()
+
+
+def test_greedy_obeys_dry() -> None:
+    params = SamplingParams(temperature=0, dry_multiplier=10.0, dry_allowed_length=1, dry_sequence_breakers=[])
+    sampler = Sampler(params, prompt_ids=[1, 2, 1])
+    assert sampler.draw(torch.tensor([0.0, 0.0, 1.0])).token_id == 0
+
+
+def test_dry_looks_back_as_far_as_it_is_told() -> None:
+    row = torch.zeros(9)
+    for range_, expected in ((0, 8), (6, 8), (5, 8), (4, 0)):
+        params = SamplingParams(
+            temperature=0, dry_multiplier=1, dry_range=range_, dry_sequence_breakers=[], logit_bias={8: 0.5}
+        )
+        sampler = Sampler(params, prompt_ids=[3, 1, 2, 8, 1, 2])
+        assert sampler.draw(row).token_id == (0 if expected == 8 else 8)
+
+
+def test_a_recorded_token_takes_the_place_of_the_drawn_one() -> None:
+    rows = rows_of(40, scale=3.0)
+    recorded = [int(row.topk(3).indices[step % 3]) for step, row in enumerate(rows)]
+    params = SamplingParams(seed=4, mirostat_tau=2.0, mirostat_eta=0.5, frequency_penalty=1.0)
+    sampler = Sampler(params)
+    plain = rows.clone()
+    for step, (row, token_id) in enumerate(zip(rows, recorded, strict=True)):
+        for earlier in recorded[:step]:
+            plain[step, earlier] -= 1.0
+        sampler.draw(row)
+        sampler.correct(token_id)
+    assert sampler.output_ids == recorded
+    _, limits = mirostat_written_out(plain, 2.0, 0.5, seed=4, recorded=recorded)
+    assert sampler.surprisal_limit == pytest.approx(limits[-1], abs=1e-4)
+
+
+def test_correcting_a_draw_to_itself_changes_nothing() -> None:
+    rows, params = rows_of(30), SamplingParams(seed=8, mirostat_tau=2.0, repetition_penalty=1.3)
+    plain, corrected = Sampler(params), Sampler(params)
+    for row in rows:
+        one, other = plain.draw(row), corrected.draw(row)
+        corrected.correct(row.argmin().item())  # the newest word counts
+        corrected.correct(other.token_id)
+        assert one == other
+    assert plain.surprisal_limit == corrected.surprisal_limit
+
+
+@pytest.mark.parametrize("token_id", [-1, 60, 1.5, True])
+def test_a_correction_is_a_token_of_the_vocabulary(token_id: int) -> None:
+    sampler = Sampler(SamplingParams(seed=1))
+    with pytest.raises(ParameterError, match=r"^token_id must be that of a token drawn before"):
+        sampler.correct(3)
+    sampler.draw(rows_of(1)[0])
+    with pytest.raises(ParameterError, match=r"^token_id must be a token id from 0 to 59"):
+        sampler.correct(token_id)
+
+
+def test_later_rows_know_the_same_words() -> None:
+    words = Words(bad_word_ids=[(0,), (1,)])
+    sampler = Sampler(SamplingParams(bad_words="x", seed=1), words=words)
+    assert set(sampler.sample(torch.zeros(20, 4)).tolist()) <= {2, 3}

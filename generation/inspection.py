@@ -1,0 +1,117 @@
+"""What a draw tells: from the rows of one step to plain numbers."""
+
+import math
+from array import array
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .filters import leading_ids
+from .margins import margins
+from .orders import skips_filters
+from .params import SamplingParams
+from .trace import HEATS, Candidate, Draw, Inspection, Leading
+from .waterfall import waterfall
+from .weights import Floats, gaps_below, pieces, weights_of
+
+NamedRow = tuple[str, Tensor]  # a stage's name, and the row (vocab,) that it left
+
+
+def describe(
+    token_id: int,
+    u: float | None,
+    rows: list[NamedRow],
+    final: Tensor,
+    inspection: Inspection,
+    *,
+    params: SamplingParams,
+    hidden_u: float,
+) -> Draw:
+    """Say how a token came about.
+
+    rows: after each stage, the model's own logits first; final: (vocab,), the probabilities that were drawn from;
+    hidden_u: the step's uniform number, also where nothing was drawn with it.
+    """
+    raw = rows[0][1]
+    total = float(raw.logsumexp(-1))
+    probs = (raw - total).exp()
+    mean = float(torch.dot(probs, raw.clamp(min=-1e30)))  # −inf · 0 would be no number
+    logit = raw[token_id]
+    staged = _with_greedy(token_id, rows, params) if inspection.num_candidates or inspection.has_stages else rows
+    most = max(inspection.num_candidates, inspection.num_leading)
+    ids = leading_ids(raw, most) if most else torch.empty(0, dtype=torch.long)
+    return Draw(
+        token_id=token_id,
+        logit=float(logit),
+        logprob=float(logit) - total,
+        rank=1 + int((raw > logit).sum()) + int((raw[:token_id] == logit).sum()),
+        entropy=max(0.0, (total - mean) / math.log(2)),
+        final_prob=float(final[token_id]),
+        u=u,
+        candidates=_candidates(token_id, staged, final, total, ids[: inspection.num_candidates]),
+        stages=waterfall(token_id, staged) if inspection.has_stages else (),
+        margins=margins(token_id, hidden_u, rows, params) if inspection.has_stages else {},
+        leading=_leading(token_id, raw, ids[: inspection.num_leading]) if inspection.num_leading else None,
+    )
+
+
+def _candidates(token_id: int, rows: list[NamedRow], final: Tensor, total: float, ids: Tensor) -> tuple[Candidate, ...]:
+    if len(ids) == 0:
+        return ()
+    if token_id not in ids:
+        ids = torch.cat([ids, torch.tensor([token_id])])
+    logits, probs = rows[0][1][ids].tolist(), final[ids].tolist()
+    dropped: list[str | None] = [None] * len(ids)
+    for name, row in rows[1:]:
+        is_gone = (row[ids] == -math.inf).tolist()
+        dropped = [name if gone and not before else before for gone, before in zip(is_gone, dropped, strict=True)]
+    return tuple(
+        Candidate(token_id=i, logit=logit, logprob=logit - total, final_prob=prob, dropped_by=by)
+        for i, logit, prob, by in zip(ids.tolist(), logits, probs, dropped, strict=True)
+    )
+
+
+def _with_greedy(token_id: int, rows: list[NamedRow], params: SamplingParams) -> list[NamedRow]:
+    """Give the rows; for a greedy step with the row in which its choice alone is left."""
+    if not skips_filters(params):
+        return rows
+    row = rows[-1][1]
+    alone = torch.full_like(row, -math.inf)
+    alone[token_id] = row[token_id]
+    return [*rows, ("greedy", alone)]
+
+
+def _leading(token_id: int, raw: Tensor, ids: Tensor) -> Leading:
+    if token_id not in ids:
+        ids = torch.cat([ids[:-1], torch.tensor([token_id])])
+    row, leading = raw.numpy(), ids.numpy()
+    others = row.copy()
+    others[leading] = -np.inf
+    num_others, highest = int(np.count_nonzero(others > -np.inf)), float(others.max())
+    logsumexps = [-math.inf] * (1 + len(HEATS))
+    if num_others:
+        sums = np.sum([_heated_sums(part) for part in pieces(gaps_below(highest, others))], axis=0)
+        logsumexps = [highest / heat + math.log(each) for heat, each in zip((1, *HEATS), sums, strict=True)]
+    return Leading(
+        token_ids=array("I", leading.astype(np.uint32).tobytes()),
+        logits=array("f", row[leading].tobytes()),
+        num_others=num_others,
+        others_logsumexp=logsumexps[0],
+        others_heated=logsumexps[1:],
+        deviation=float(row[row > -np.inf].std(dtype=np.float64)),
+    )
+
+
+def _heated_sums(gaps: Floats) -> Floats:
+    """Give the sum of the weights at a temperature of 1, and at each of HEATS: products of roots, to six digits."""
+    exact = weights_of(gaps)
+    weights = exact.astype(np.float32)  # half the work
+    half = np.sqrt(weights)
+    quarter = np.sqrt(half)
+    eighth = np.sqrt(quarter)
+    sixteenth, most = np.sqrt(eighth), half * quarter
+    even = (half, half * eighth, most, most * eighth)
+    heated = [each for one in even for each in (one, one * sixteenth)]
+    sums = [exact, *heated, weights * quarter, weights * half]
+    return np.array([float(each.sum()) for each in sums])

@@ -1,0 +1,98 @@
+"""The orders of other engines: which stages of the chain each has, in which order, and which values it refuses.
+
+What is said here of transformers 5.24 (`hf`), vLLM 0.33 (its PyTorch path), llama.cpp and mlx-lm was read from their
+sources. An order decides which tokens are left and how likely each is. The random numbers stay this project's own: the
+distribution equals the other engine's, what is drawn from it does not.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
+
+from .errors import ParameterError
+
+Order = Literal["minigen", "hf", "vllm", "llama.cpp", "mlx"]
+ORDERS: tuple[str, ...] = get_args(Order)
+Limit = tuple[Callable[[float], bool], str]  # whether a value is allowed, and what would be
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The stages that an engine has, by the settings that switch them on."""
+
+    scores: tuple[str, ...]  # those that change scores, in order
+    filters: tuple[str, ...]  # those that shape the distribution, in order
+    is_temperature_last: bool = False  # then 0 takes the likeliest of what the filters left; else it skips them
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+
+
+_PENALTIES = ("repetition_penalty", "frequency_penalty", "presence_penalty")
+_HEAT = ("temperature", "dynatemp_range")  # one takes the other's place
+RULES: Mapping[str, Rules] = {
+    "minigen": Rules(
+        scores=("logit_bias", "allowed_token_ids", "bad_words", "min_new_tokens", *_PENALTIES, "no_repeat_ngram_size",
+                "dry_multiplier"),
+        filters=("top_n_sigma", *_HEAT, "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
+                 "xtc_probability", "mirostat_tau"),
+    ),
+    "hf": Rules(
+        scores=("logit_bias", "repetition_penalty", "no_repeat_ngram_size", "bad_words", "min_new_tokens"),
+        filters=("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"),
+        limits={
+            "temperature": (lambda value: value > 0, "above 0"),
+            "epsilon_cutoff": (lambda value: value < 1, "below 1"),
+            "eta_cutoff": (lambda value: value < 1, "below 1"),
+        },
+    ),
+    "vllm": Rules(
+        scores=("allowed_token_ids", "bad_words", "min_new_tokens", "logit_bias", *_PENALTIES),
+        filters=("temperature", "min_p", "top_k", "top_p"),
+        limits={"temperature": (lambda value: value <= 2, "at most 2")},
+    ),
+    "llama.cpp": Rules(
+        scores=("logit_bias", *_PENALTIES, "dry_multiplier"),
+        filters=("top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc_probability", *_HEAT, "mirostat_tau"),
+        is_temperature_last=True,
+    ),
+    "mlx": Rules(
+        scores=("logit_bias", "repetition_penalty", "presence_penalty", "frequency_penalty"),
+        filters=("top_p", "min_p", "xtc_probability", "top_k", "temperature"),
+        limits={"xtc_threshold": (lambda value: value <= 0.5, "at most 0.5")},
+    ),
+}  # fmt: skip
+
+
+def check_order(settings: Any) -> None:
+    """Raise ParameterError for an order that is none, and for a setting that its engine does not have or refuses.
+
+    settings: SamplingParams.
+    """
+    order = settings.order
+    if order not in ORDERS:
+        raise ParameterError("order", order, "one of " + ", ".join(ORDERS))
+    own, rules = RULES["minigen"], RULES[order]
+    missing = {*own.scores, *own.filters} - {*rules.scores, *rules.filters}
+    for spec in fields(settings):
+        value = getattr(settings, spec.name)
+        if spec.name in missing and value != spec.default:
+            raise ParameterError(
+                spec.name, value, f"{_neutral(spec.default)} with order {order}, which has no such setting"
+            )
+        if spec.name in rules.limits and not rules.limits[spec.name][0](value):
+            raise ParameterError(spec.name, value, f"{rules.limits[spec.name][1]} with order {order}")
+
+
+def skips_filters(settings: Any) -> bool:
+    """Whether the choice is greedy at once: the likeliest token after the stages that change scores."""
+    return settings.temperature == 0 and not RULES[settings.order].is_temperature_last
+
+
+def is_greedy(settings: Any) -> bool:
+    """Whether temperature 0 settles the choice, so that no random number has a part in it."""
+    is_last = RULES[settings.order].is_temperature_last
+    is_warmed = is_last and settings.dynatemp_range > 0 and settings.mirostat_tau == 0
+    return settings.temperature == 0 and not is_warmed
+
+
+def _neutral(default: Any) -> str:
+    return "empty" if isinstance(default, Collection) else f"{default:g}"

@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, Final
 
 import typer
@@ -23,6 +24,11 @@ from .terminal import dress_help
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _LATER: Final = {  # commands whose modules are imported when they are used
+    "score": "Tell how likely a text is, token by token.",
+    "diff": "Tell what a change of the prompt changes about a text.",
+    "tokens": "Show how a text is cut into tokens.",
+    "replay": "Draw a traced run again under other settings, without the model.",
+    "report": "Write a traced run as a web page.",
     "presets": "List, show, check and write presets.",
     "models": "List, fetch, show and remove model files.",
     "doctor": "Show versions, devices and folders, for a bug report.",
@@ -53,19 +59,13 @@ class _Commands(typer.core.TyperGroup):
 
 
 def _imported(name: str) -> Any:
-    if name == "presets":
-        from .presets import app as presets_app
-
-        return typer.main.get_group(presets_app)
-    if name == "models":
-        from .models import app as models_app
-
-        return typer.main.get_group(models_app)
-    from .doctor import doctor
-
-    doctor_app = typer.Typer(context_settings=_HELP, add_completion=False)
-    doctor_app.command("doctor")(doctor)
-    return typer.main.get_command(doctor_app)
+    """Give the command of the module that has its name: a group of commands, `app`, or a function of the same name."""
+    module = import_module(f".{name}", __package__)
+    if hasattr(module, "app"):
+        return typer.main.get_group(module.app)
+    alone = typer.Typer(context_settings=_HELP, add_completion=False)
+    alone.command(name)(getattr(module, name))
+    return typer.main.get_command(alone)
 
 
 app = typer.Typer(
@@ -92,7 +92,7 @@ def _start(context: typer.Context, version: o.Version = False, debug: o.Debug = 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run minigen and give its exit code: 0, 1 the run failed, 2 wrong usage, 130 or 143 a signal."""
+    """Run minigen and give its exit code: 0, 1 the run failed, 2 wrong usage, 130, 143 or 129 a signal."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     is_debug = "--debug" in (given[: given.index("--")] if "--" in given else given)
     code = _FAILED

@@ -1,4 +1,4 @@
-"""Where the text or the JSON goes: standard output, or a file that appears when it is whole."""
+"""Where the text, the JSON or a trace goes: standard output, or a file that appears when it is whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, TextIO
 
-from ..generation.errors import UsageError
+from ..generation.errors import RunError, UsageError
 from .terminal import is_terminal
 
 _STANDARD_OUTPUT: Final = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
@@ -22,11 +22,13 @@ _DESCRIPTOR: Final = re.compile(r"(?:/dev/fd|/proc/self/fd)/(\d{1,9})")
 class Destination:
     """A text stream in a context. A file is written aside and renamed at the end, if `keep` was called.
 
-    Raises UsageError, before anything is generated, for a file that cannot be written.
+    flag: the option that names the file, for messages. Raises UsageError, before anything is generated, for a file
+    that cannot be written, and RunError at the end where the disk is full: the file is then as it was.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = None if path is None or str(path) in _STANDARD_OUTPUT else path
+    def __init__(self, path: Path | None, flag: str = "--output") -> None:
+        self._name = f"{flag} {str(path)!r}"
+        self._path = None if path is None or is_standard_output(path) else path
         self._aside: Path | None = None
         self._is_kept = False
         self.stream = _standard_output() if self._path is None else self._opened(self._path)
@@ -44,6 +46,10 @@ class Destination:
             self.stream.close()  # may find the disk full
             if self._aside is not None and self._is_kept:
                 os.replace(self._aside, self._path)
+        except BrokenPipeError:
+            raise  # a reader that is gone is no failure
+        except OSError as failure:
+            raise self.failure(failure) from failure
         finally:
             if self._aside is not None:
                 self._aside.unlink(missing_ok=True)
@@ -53,9 +59,20 @@ class Destination:
         """Whether this is a file rather than standard output."""
         return self._path is not None
 
+    def failure(self, error: OSError) -> RunError:
+        """Give the error that says what kept this from being written."""
+        return RunError(f"{self._name} could not be written: {error.strerror}.")
+
     def keep(self) -> None:
         """Let the file stand, as far as it is written, once the context ends."""
         self._is_kept = True
+
+    def drop(self) -> None:
+        """Leave the file as it was, and send what is still to be written nowhere."""
+        self._is_kept = False
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.stream.fileno())
+        os.close(nowhere)
 
     def _opened(self, path: Path) -> TextIO:
         try:
@@ -70,7 +87,12 @@ class Destination:
             os.chmod(name, stat.S_IMODE(facts.st_mode) if facts else 0o666 & ~_umask())
             return os.fdopen(descriptor, "w", encoding="utf-8", newline="")
         except OSError as error:
-            raise UsageError(f"--output {str(path)!r} cannot be written: {error.strerror}.") from error
+            raise UsageError(f"{self._name} cannot be written: {error.strerror}.") from error
+
+
+def is_standard_output(path: Path) -> bool:
+    """Whether a path means standard output."""
+    return str(path) in _STANDARD_OUTPUT
 
 
 def _descriptor(path: Path) -> int | None:

@@ -28,6 +28,34 @@ CANDIDATE: Final = _record(
         "dropped_by": {"type": ["string", "null"]},  # the first filter that dropped it
     }
 )
+STAGE: Final = _record(
+    {
+        "name": _TEXT,  # "raw", then the names of settings
+        "tokens_left": _COUNT,
+        "mass_removed": _PROBABILITY,  # before this stage, of the tokens that it dropped
+        "entropy": _NUMBER,  # bits, of what is left
+        "prob": _PROBABILITY,  # of the chosen token
+        "rank": {"type": "integer", "minimum": 1},
+    }
+)
+INTERVAL: Final = _record(
+    {
+        "low": _NUMBER,
+        "high": _NUMBER,
+        "low_closed": {"type": "boolean"},  # whether `low` itself belongs to it
+        "high_closed": {"type": "boolean"},
+    }
+)
+_NOT_COMPUTED: Final = {"type": "null"}
+MARGIN: Final = _record({"allowed": INTERVAL, "picked": INTERVAL})
+ORDER_EFFECT: Final = _record(
+    {
+        "order": _TEXT,
+        "tokens_left": _COUNT,
+        "own_tokens_left": _COUNT,  # in minigen's order, of the same logits
+        "tokens_changed": _COUNT,  # left by one of the two only
+    }
+)
 _HOW: Final = {
     "logit": _NUMBER,
     "logprob": _NUMBER,
@@ -35,7 +63,10 @@ _HOW: Final = {
     "entropy": _NUMBER,  # bits, of the raw distribution
     "final_prob": _PROBABILITY,
     "u": _NUMBER,  # the uniform number behind the draw; null when greedy
+    "order_effect": ORDER_EFFECT,  # with an order other than minigen's
     "candidates": {"type": "array", "items": CANDIDATE},  # with --inspect
+    "stages": {"type": "array", "items": STAGE},  # with --stages
+    "margins": {"type": "object", "additionalProperties": {"anyOf": [MARGIN, _NOT_COMPUTED]}},  # by setting
 }
 TOKEN: Final = _record(
     {
@@ -78,7 +109,11 @@ DOCUMENT: Final = _record(
         ),
         "memory": _record({"peak_bytes": {"type": ["integer", "null"], "minimum": 0}}),
     },
-    optional={"error": _TEXT, "tokens": {"type": "array", "items": TOKEN}},
+    optional={
+        "margins": {"type": "object", "additionalProperties": {"anyOf": [INTERVAL, _NOT_COMPUTED]}},  # by setting
+        "error": _TEXT,
+        "tokens": {"type": "array", "items": TOKEN},
+    },
 )
 _EVENT_TOKEN: Final = TOKEN | {
     "properties": TOKEN["properties"] | {"event": {"const": "token"}, "sample": _COUNT},

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, TextIO
 
 from ..generation.params import next_seed
 from ..generation.stats import peak_memory_bytes
-from ..generation.trace import Candidate, Draw, Output
+from ..generation.trace import Candidate, Draw, Interval, Margin, Output
 from .json_line import is_unicode, line_of
 from .samples import CHOSEN_SEED, Run, Sample
 
@@ -83,6 +84,8 @@ def document(run: Run, sample: Sample, text_of: Callable[[int], str] | None) -> 
         },
         "memory": {"peak_bytes": peak_memory_bytes(run.device)},
     }
+    if sample.margins is not None:
+        record["margins"] = {knob: _interval_record(interval) for knob, interval in sample.margins.items()}
     if sample.error is not None:
         record["error"] = str(sample.error)
     if text_of is not None:
@@ -103,6 +106,7 @@ def token_record(index: int, output: Output, text_of: Callable[[int], str], *, d
         record |= _draw_record(output.draw)
         if does_inspect:
             record["candidates"] = [_candidate_record(one, text_of) for one in output.draw.candidates]
+            record |= _stage_records(output.draw)
     return record
 
 
@@ -126,6 +130,33 @@ def _draw_record(draw: Draw) -> dict[str, Any]:
         "entropy": draw.entropy,
         "final_prob": draw.final_prob,
         "u": draw.u,
+    } | ({} if draw.order_effect is None else {"order_effect": asdict(draw.order_effect)})
+
+
+def _stage_records(draw: Draw) -> dict[str, Any]:
+    """Give what each stage did and the margins, where a draw has them."""
+    if not draw.stages:
+        return {}
+    return {
+        "stages": [asdict(stage) for stage in draw.stages],
+        "margins": {knob: _margin_record(margin) for knob, margin in draw.margins.items()},
+    }
+
+
+def _margin_record(margin: Margin | None) -> dict[str, Any] | None:
+    if margin is None:
+        return None
+    return {"allowed": _interval_record(margin.allowed), "picked": _interval_record(margin.picked)}
+
+
+def _interval_record(interval: Interval | None) -> dict[str, Any] | None:
+    if interval is None:
+        return None
+    return {
+        "low": interval.low,
+        "high": interval.high,
+        "low_closed": interval.is_low_closed,
+        "high_closed": interval.is_high_closed,
     }
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from ..generation.params import SamplingParams, next_seed
 from ..generation.prompt import Prompt
 from ..generation.stats import RunStats
-from ..generation.trace import Output
+from ..generation.trace import UNINSPECTED, Inspection, Output
 from .interrupts import Interrupts
 from .notes import Notes
 from .samples import Sample
@@ -26,7 +26,7 @@ class Steps(Protocol):
         sampling_params: SamplingParams | None = None,
         request_id: str | None = None,
         *,
-        num_candidates: int = 0,
+        inspection: Inspection = UNINSPECTED,
     ) -> str: ...
 
     def step(self) -> list[Output]: ...
@@ -45,7 +45,7 @@ class Plan:
     prompt: Prompt
     params: SamplingParams
     num_samples: int = 1
-    num_candidates: int = 0
+    inspection: Inspection = UNINSPECTED
     does_keep_outputs: bool = False  # for documents that list their tokens
     load_seconds: float = 0.0
 
@@ -101,7 +101,7 @@ class Generation:
         plan = self._plan
         wanted = None if seed is None else next_seed(seed, index)
         request_id = self._engine.add_request(
-            plan.prompt, replace(plan.params, seed=wanted), num_candidates=plan.num_candidates
+            plan.prompt, replace(plan.params, seed=wanted), inspection=plan.inspection
         )
         sample = Sample(
             index=index,

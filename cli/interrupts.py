@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first ends the work in good order, the second ends the program at once."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first signal ends the work in good order, the second ends the program at once."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -22,19 +23,19 @@ class Interruption(BaseException):
 
 
 class Interrupts:
-    """Listens to SIGINT and SIGTERM while it is entered.
+    """Listens to SIGINT, SIGTERM and SIGHUP while it is entered.
 
     A signal raises Interruption; within `deferred()` the first one only sets `exit_code`, for a loop to see.
     """
 
     def __init__(self) -> None:
-        self.exit_code: int | None = None  # 130 or 143 once a signal came
+        self.exit_code: int | None = None  # 130, 143 or 129 once a signal came
         self._is_deferring = self._is_ending = False
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():  # only there can signals be handled
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in _SIGNALS:
                 if signal.getsignal(number) == signal.SIG_IGN:  # as nohup and a shell's & want it
                     continue
                 self._previous[number] = signal.signal(number, self._on_signal)

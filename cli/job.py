@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from .. import presets
 from ..generation.errors import UsageError
-from ..generation.sources import ModelSettings, parse_source
+from ..generation.params import TEXTS
+from ..generation.sources import ModelSettings
+from ..generation.trace import Inspection
+from ..presets.spelling import flag_of
 from .notes import Notes
+from .opening import model_settings
 from .reading import Reader, names_stdin, read_prompt, standard_input
 from .terminal import ColorChoice
 
 TOP = 10
+TRACE_WIDTH = 1024
+_TEXT_NAMES = {"stop": "stop string", "bad_words": "bad word", "dry_sequence_breakers": "sequence breaker"}
 Format = Literal["text", "json", "jsonl"]
+Measure = Literal["prob", "rank", "entropy", "surprisal"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +46,16 @@ class Flags:
     num_samples: int = 1
     inspect: bool = False
     top: int | None = None
+    stages: bool = False
+    color_by: Measure | None = None
     json: bool = False
     jsonl: bool = False
     color: ColorChoice = "auto"
     quiet: bool = False
     verbose: bool = False
     output: Path | None = None
+    trace: Path | None = None
+    trace_width: int | None = None
     offline: bool = False
     no_stdin: bool = False
     trust_remote_code: bool = False
@@ -64,8 +75,10 @@ class Job:
     chat_template: str | None
     truncate: Literal["head", "tail"] | None
     num_samples: int
-    num_candidates: int  # 0: no inspection
     format: Format
+    inspection: Inspection  # what each draw is to tell
+    is_inspected: bool  # tables or tokens are wanted
+    color_by: Measure | None
 
 
 def build_job(given: Flags, notes: Notes) -> Job:
@@ -78,19 +91,19 @@ def build_job(given: Flags, notes: Notes) -> Job:
     stdin = None if given.no_stdin else standard_input()
     reader = Reader(stdin, note=notes.note)
     presets.resolve(preset, flags)  # says what is wrong with a setting
-    for stop in given.sampling.get("stop") or ():
-        reader.argument(stop, "--stop")  # says what is wrong with its bytes
-    for stop in given.sampling.get("stop") or ():  # a preset's have their own warning
-        if "\\n" in stop:
-            notes.warn(
-                f"warning: the stop string {stop!r} holds a backslash and an n, not a line break; "
-                "in a shell $'\\n' is one."
-            )
+    _check_texts(given, reader, notes)
     system = given.system if given.system is not None else preset.prompt.system
     return Job(
         preset=preset,
         flags=flags,
-        model=_model_settings(given, preset),
+        model=model_settings(
+            preset,
+            model=given.model,
+            revision=given.revision,
+            device=given.device,
+            dtype=given.dtype,
+            trust_remote_code=given.trust_remote_code,
+        ),
         system=reader.argument(system, "the system text") if system is not None else None,
         is_system_flag=given.system is not None,
         chat_template=_template(reader, given),
@@ -104,8 +117,33 @@ def build_job(given: Flags, notes: Notes) -> Job:
         template=preset.prompt.template,
         truncate=given.truncate,
         num_samples=given.num_samples,
-        num_candidates=(given.top or TOP) if given.inspect else 0,
+        inspection=_inspection(given),
+        is_inspected=given.inspect,
+        color_by=given.color_by,
         format="json" if given.json else "jsonl" if given.jsonl else "text",
+    )
+
+
+def _check_texts(given: Flags, reader: Reader, notes: Notes) -> None:
+    """Say what is wrong with the bytes of texts among the settings, and warn of what was likely meant otherwise."""
+    texts = [(name, text) for name in TEXTS for text in given.sampling.get(name) or ()]
+    for name, text in texts:
+        reader.argument(text, flag_of(name))
+    for name, text in texts:  # a preset's have their own warning
+        if "\\n" in text:
+            notes.warn(
+                f"warning: the {_TEXT_NAMES[name]} {text!r} holds a backslash and an n, not a line break; "
+                "in a shell $'\\n' is one."
+            )
+
+
+def _inspection(given: Flags) -> Inspection:
+    """Give what each draw is to tell: a trace wants what the tables would show."""
+    is_traced = given.trace is not None
+    return Inspection(
+        num_candidates=(given.top or TOP) if given.inspect or is_traced else 0,
+        has_stages=given.stages or is_traced,
+        num_leading=(given.trace_width or TRACE_WIDTH) if is_traced else 0,
     )
 
 
@@ -113,6 +151,8 @@ def check_contradictions(given: Flags) -> None:
     """Refuse flags that cannot both be meant."""
     pairs = [
         (given.json, "--json", given.jsonl, "--jsonl"),
+        (given.color_by is not None, "--color-by", given.json, "--json"),
+        (given.color_by is not None, "--color-by", given.jsonl, "--jsonl"),
         (given.quiet, "--quiet", given.verbose, "--verbose"),
         (given.chat, "--chat", given.raw, "--raw"),
         (given.raw, "--raw", given.system is not None, "--system"),
@@ -121,10 +161,12 @@ def check_contradictions(given: Flags) -> None:
     for is_one, one, is_other, other in pairs:
         if is_one and is_other:
             raise UsageError(f"{one} and {other} contradict each other: give one of them.")
-    if given.top is not None and not given.inspect:
+    if given.top is not None and not given.inspect and given.trace is None:
         raise UsageError(f"--top {given.top} needs --inspect, whose tables it limits.")
-    if given.revision is not None and given.model is None:
-        raise UsageError(f"--revision {given.revision} needs --model with a hub id.")
+    if given.stages and not given.inspect:
+        raise UsageError("--stages needs --inspect, whose tables it adds to.")
+    if given.trace_width is not None and given.trace is None:
+        raise UsageError(f"--trace-width {given.trace_width} needs --trace, whose file it limits.")
 
 
 def _flags(given: Flags) -> dict[str, Any]:
@@ -132,19 +174,6 @@ def _flags(given: Flags) -> dict[str, Any]:
     mode = "chat" if does_chat else "raw" if given.raw else None
     where = {"device": given.device, "dtype": given.dtype, "mode": mode, "model": given.model}
     return dict(given.sampling) | where
-
-
-def _model_settings(given: Flags, preset: presets.Preset) -> ModelSettings:
-    """Give the model section: the preset's, or that of --model, with the flags over it."""
-    base = preset.model
-    if given.model is not None:
-        base = ModelSettings(sources=(parse_source(given.model, given.revision),))
-    return replace(
-        base,
-        device=given.device or base.device,
-        dtype=given.dtype or base.dtype,
-        trust_remote_code=given.trust_remote_code,
-    )
 
 
 def _template(reader: Reader, given: Flags) -> str | None:

@@ -1,4 +1,4 @@
-"""The live view: finished lines are printed once, the open line and a table beneath it are redrawn."""
+"""The live view: finished lines are printed once, the open line and the tables beneath it are redrawn."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..generation.trace import Draw, Output
 from .escaping import shown
+from .open_line import OpenLine
+from .painting import FinishedLines, Piece, text_of
 from .samples import Sample
 from .terminal import size_of
 
@@ -15,52 +17,75 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.live import Live
 
+    from .coloring import Coloring
+    from .margin_words import MarginWords
     from .tables import Names, SummaryRow
 
 REDRAW_SECONDS = 0.1
-_LEAST_TABLE = 3  # lines: what was chosen, the titles, one candidate
+_SHARE_OF_TEXT = 6  # the text has at least one row in so many
 
 
 class LiveView:
-    """Prints finished lines once, and redraws only the open line with the step's candidates beneath it."""
+    """Prints finished lines once, and redraws only the open line with what there is to say of the step beneath it.
+
+    words: for the stages and margins, None where they are not wanted; coloring: None for text without colours.
+    """
 
     def __init__(
-        self, console: Console, summary: Console, names: Names, *, clock: Callable[[], float] = time.monotonic
+        self,
+        console: Console,
+        summary: Console,
+        names: Names,
+        *,
+        words: MarginWords | None = None,
+        coloring: Coloring | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._console, self._summary, self._names, self._clock = console, summary, names, clock
+        self._words, self._coloring = words, coloring
         self._live: Live | None = None
         self._reset()
 
     def _reset(self) -> None:
-        self._finished: list[str] = []  # lines that are not on the screen yet
+        self._finished: list[Sequence[Piece]] = []  # lines that are not on the screen yet
         self._open = OpenLine()
         self._draw: Draw | None = None
         self._rows: list[SummaryRow] = []
         self._drawn_at = float("-inf")
+        if self._coloring is not None:
+            self._coloring.begin()
 
     def begin(self, index: int) -> None:
         """Part this sample from the one before."""
         self._reset()
         if index:
-            self._print("---")
+            self._print([[Piece("---")]])
 
     def show(self, output: Output) -> None:
         """Take what a step did, and redraw if the last time is long enough ago."""
         from .tables import summary_row
 
-        first, *others = shown(output.text).split("\n")
-        self._open.add(first)
-        for piece in others:
-            self._finished.append(self._open.text)
-            self._open = OpenLine(piece)
+        for text, style in self._coloring.pieces(output) if self._coloring else [Piece(shown(output.text))]:
+            first, *others = text.split("\n")
+            self._open.add(Piece(first, style))
+            for line in others:
+                self._finish_line()
+                self._open.add(Piece(line, style))
         if output.draw is not None:
             self._draw = output.draw
             self._rows.append(summary_row(len(self._rows) + 1, output.draw, self._names))
         if self._clock() - self._drawn_at >= REDRAW_SECONDS:
             self._redraw()
 
+    def _finish_line(self) -> None:
+        self._finished.append(self._open.pieces)
+        self._open = OpenLine()
+
     def end(self, sample: Sample) -> None:
-        """Print the rest of the text, then one line for every token."""
+        """Print the rest of the text, then one line for every token, then the margins of the whole text."""
+        from rich.console import Group
+
+        from .stage_tables import unchanged_lines
         from .tables import summary_table
 
         self.close()
@@ -68,6 +93,8 @@ class LiveView:
             width = size_of(self._summary.file)[0]
             self._summary.print()
             self._summary.print(summary_table(self._rows, width=width), soft_wrap=True)
+            if self._words is not None and sample.margins:
+                self._summary.print(Group(*unchanged_lines(sample.margins, self._words, width=width)), soft_wrap=True)
         self._rows = []
 
     def close(self) -> None:
@@ -76,9 +103,8 @@ class LiveView:
             self._live.update("")
             self._live.stop()
             self._live = None
-        if self._open.text:
-            self._finished.append(self._open.text)
-            self._open = OpenLine()
+        if self._open.pieces:
+            self._finish_line()
         self._print_finished()
 
     def _redraw(self) -> None:
@@ -102,71 +128,20 @@ class LiveView:
         self._drawn_at = self._clock()
 
     def _fitted(self, columns: int, rows: int) -> list[RenderableType]:
-        """Give the open line's last rows and the table, in `rows` rows together; the text always has one."""
-        from rich.text import Text
+        """Give the open line's last rows and the tables, in `rows` rows together; the text always has one."""
+        from .step_tables import fitted_step_lines
 
-        from .tables import candidate_table
-
-        candidates = len(self._draw.candidates) if self._draw else 0
-        for_table = min(candidates + 2, rows - 1) if candidates else 0
-        for_table = for_table if for_table >= _LEAST_TABLE and columns > 1 else 0
-        text = self._open.last_rows(columns, max(rows - for_table, 1))
-        lines: list[RenderableType] = [Text(row, no_wrap=True) for row in text]
-        if self._draw is not None and for_table:
-            lines.append(candidate_table(len(self._rows), self._draw, self._names, width=columns, max_rows=for_table))
-        return lines
+        lines: list[RenderableType] = []
+        if self._draw is not None:
+            room = rows - max(rows // _SHARE_OF_TEXT, 1)
+            lines = fitted_step_lines(len(self._rows), self._draw, self._names, self._words, width=columns, rows=room)
+        text = self._open.last_rows(columns, max(rows - len(lines), 1))
+        return [*map(text_of, text), *lines]
 
     def _print_finished(self) -> None:
         if self._finished:
-            self._print("\n".join(self._finished))
+            self._print(self._finished)
             self._finished = []
 
-    def _print(self, text: str) -> None:
-        from rich.text import Text
-
-        self._console.print(Text(text), soft_wrap=True)
-
-
-class OpenLine:
-    """The line that is not finished: its text, and its rows on a screen, wrapped once as it grows."""
-
-    def __init__(self, text: str = "") -> None:
-        self._pieces = [text]
-        self._columns = 0
-        self._rows: list[str] = [""]
-        self._used = 0  # columns of the last row
-        self._new = text  # what is not in rows yet
-
-    @property
-    def text(self) -> str:
-        """The whole line."""
-        self._pieces = ["".join(self._pieces)]
-        return self._pieces[0]
-
-    def add(self, piece: str) -> None:
-        """Add text without a newline."""
-        self._pieces.append(piece)
-        self._new += piece
-
-    def last_rows(self, columns: int, count: int) -> Sequence[str]:
-        """Give the last `count` rows of the line, none wider than `columns` on any terminal."""
-        if columns != self._columns:
-            self._columns, self._rows, self._used, self._new = columns, [""], 0, self.text
-        for char in self._new:
-            width = _most_columns(char)
-            if self._used + width > max(columns, 2):
-                self._rows.append("")
-                self._used = 0
-            self._rows[-1] += " " * width if char == "\t" else char
-            self._used += width
-        self._new = ""
-        return self._rows[-count:]
-
-
-def _most_columns(char: str) -> int:
-    """Give the most columns that any terminal gives a character; joined emoji are taken one by one."""
-    from rich.cells import get_character_cell_size
-
-    if char == "\t":
-        return 4
-    return 1 if "\ufe00" <= char <= "\ufe0f" else get_character_cell_size(char)
+    def _print(self, lines: Sequence[Sequence[Piece]]) -> None:
+        self._console.print(FinishedLines(lines), soft_wrap=True)

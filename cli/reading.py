@@ -133,24 +133,29 @@ def read_prompt(
     *,
     use_stdin: bool = True,
     is_stdin_terminal: bool = False,
+    command: str = "run",
+    noun: str = "prompt",
 ) -> str:
-    """Read and join what the user gave. Raises PromptError where nothing was given, or not UTF-8, or too much."""
+    """Read and join what the user gave. Raises PromptError where nothing was given, or not UTF-8, or too much.
+
+    command, noun: whose text it is and what that is called, for the words of an error.
+    """
     names = [argument, *(_STDIN if names_stdin(path) else str(path) for path in files)]
     if names.count(_STDIN) > 1:
-        raise UsageError("Standard input can be read only once: give - for PROMPT or for one --file.")
+        raise UsageError(f"Standard input can be read only once: give - for {noun.upper()} or for one --file.")
     if _STDIN in names and not use_stdin:
         raise UsageError("- reads standard input, and --no-stdin forbids it: give one of them.")
     is_free = use_stdin and _STDIN not in names and not reader.has_read_stdin
     is_last = is_free and (not is_stdin_terminal or (argument is None and not files))
-    head = reader.stdin() if argument == _STDIN else reader.argument(argument, "the prompt") if argument else ""
+    head = reader.stdin() if argument == _STDIN else reader.argument(argument, f"the {noun}") if argument else ""
     parts = [reader.file(path) for path in files]
     parts += [reader.stdin()] if is_last else []
     text = _joined(head if argument != _STDIN else None, head, parts)
     if not text and argument not in (None, _STDIN):
-        raise PromptError("The prompt is empty.")
+        raise PromptError(f"The {noun} is empty.")
     if not text:
         raise PromptError(
-            'There is no prompt: give one as an argument (minigen run "..."), with --file, or on standard input.'
+            f'There is no {noun}: give one as an argument (minigen {command} "..."), with --file, or on standard input.'
         )
     return text
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from ..generation.params import SamplingParams
 from ..generation.progress import Progress, bytes_text
 from ..generation.stats import peak_memory_bytes
+from .active import active_text
 from .notes import Notes
 from .samples import CHOSEN_SEED, Run, Sample
 from .terminal import is_terminal
@@ -56,19 +57,20 @@ class Report:
             self._notes.plain(active_text(self._inspected, seed))
 
     def end(self, sample: Sample) -> None:
-        """Show the statistics of a sample."""
+        """Show the statistics of a sample, and what another engine's order came to where no table said so."""
+        if self._run.settings["order"].value != "minigen" and self._inspected is None:
+            self._notes.note(order_note(sample))
         if self._has_statistics:
             may_share_a_line = is_terminal(sys.stderr) and not is_terminal(sys.stdout)  # as before `| cat`
             self._notes.plain("\n" * may_share_a_line + statistics_line(sample, self._run.device))
 
 
-def active_text(params: SamplingParams, seed: int) -> str:
-    """Name the stages that a draw goes through, with their values, and the seed: `temperature 0.8 · seed 3`."""
-    from ..generation.filters import filter_stages, score_stages
-
-    stages = score_stages(params, (), ()) + (filter_stages(params) if params.temperature else [])
-    parts = [f"{name} {_written(getattr(params, name))}" for name, _ in stages]
-    return " · ".join([*(parts or ["no filters"]), f"seed {seed}" if params.temperature else "greedy"])
+def order_note(sample: Sample) -> str:
+    """Say in how many steps minigen's own order would have left other tokens."""
+    return (
+        f"with minigen's order {sample.num_reordered} of {sample.stats.completion_tokens} steps "
+        "would have had other candidates."
+    )
 
 
 def settings_text(run: Run, seed: int) -> str:

@@ -4,42 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from rich.cells import cell_len, set_cell_size
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.text import Text
 
 from ..generation.trace import Candidate, Draw
-from .escaping import shown_in_cell
+from .columns import HEAD, Column, Row, cut, lines_of
 
-CHOSEN, DROPPED, HEAD = "bold green", "dim", "bold"
-_MAX_TOKEN, _MIN_TOKEN = 18, 8
-_WIDE = 60  # columns from which there is room for two between cells
+CHOSEN, DROPPED = "bold green", "dim"
+TOKEN = Column("token", 18, 0, is_right=False, least=8)
 
 
 class Names(Protocol):
     """What tables ask about tokens."""
 
     def label(self, token_id: int) -> str: ...
-
-
-class Column(NamedTuple):
-    """A column: its title, its width, how soon it goes when room is short, and its side."""
-
-    title: str
-    width: int
-    need: int  # 0 stays longest
-    is_right: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row: a cell for each column, and a style."""
-
-    cells: Sequence[str]
-    style: str = ""
 
 
 def candidate_table(step: int, draw: Draw, names: Names, *, width: int, max_rows: int | None = None) -> Group:
@@ -50,7 +30,7 @@ def candidate_table(step: int, draw: Draw, names: Names, *, width: int, max_rows
     columns = [
         Column("", 1, 0),
         Column("rank", 4, 3),
-        Column("token", _MAX_TOKEN, 0, is_right=False),
+        TOKEN,
         Column("id", 6, 4),
         Column("logit", 8, 5),
         Column("raw p", 6, 1),
@@ -58,9 +38,9 @@ def candidate_table(step: int, draw: Draw, names: Names, *, width: int, max_rows
         Column("dropped by", 10, 2, is_right=False),
     ]
     rows = [_candidate_row(rank, one, draw, names) for rank, one in _ranked(draw)]
-    title = Text(_cut(headline(step, draw, names), width), style=HEAD, no_wrap=True)
+    title = Text(cut(headline(step, draw, names), width), style=HEAD, no_wrap=True)
     room = None if max_rows is None else max(max_rows - 2, 1)
-    return Group(title, *_lines(columns, _within(rows, room), width))
+    return Group(title, *lines_of(columns, _within(rows, room), width))
 
 
 def headline(step: int, draw: Draw, names: Names) -> str:
@@ -102,7 +82,7 @@ def summary_table(rows: Sequence[SummaryRow], *, width: int) -> Group:
     """Give one line for each token of a text."""
     columns = [
         Column("step", 4, 2),
-        Column("token", _MAX_TOKEN, 0, is_right=False),
+        TOKEN,
         Column("id", 6, 5),
         Column("raw p", 6, 1),
         Column("final p", 7, 0),
@@ -110,7 +90,7 @@ def summary_table(rows: Sequence[SummaryRow], *, width: int) -> Group:
         Column("bits", 5, 4),
         Column("runner-up (raw p)", 17, 6, is_right=False),
     ]
-    return Group(*_lines(columns, [Row(_summary_cells(row)) for row in rows], width))
+    return Group(*lines_of(columns, [Row(_summary_cells(row)) for row in rows], width))
 
 
 def probability(p: float) -> str:
@@ -153,57 +133,3 @@ def _within(rows: list[Row], room: int | None) -> list[Row]:
         return rows
     chosen = next((row for row in rows if row.style == CHOSEN), rows[0])
     return rows[:room] if chosen in rows[:room] else [*rows[: room - 1], chosen]
-
-
-def _lines(columns: Sequence[Column], rows: Sequence[Row], width: int) -> list[RenderableType]:
-    """Write titles and rows as lines, in the columns for which there is room; the token's gives way first."""
-    gap = 2 if width >= _WIDE else 1
-    token = next(i for i, column in enumerate(columns) if column.title == "token")
-    widths = [_column_width(i, column, rows) for i, column in enumerate(columns)]
-    widths[token] = _MIN_TOKEN
-    kept = _fitting(columns, widths, gap, width)
-    spare = width - _total(kept, widths, gap)
-    widths[token] = max(1, min(_MAX_TOKEN, _MIN_TOKEN + spare))
-    if not columns[kept[-1]].is_right:  # the last column takes what is left
-        widths[kept[-1]] += max(0, width - _total(kept, widths, gap))
-
-    def line(cells: Sequence[str], style: str) -> Text:
-        written = (_cell(cells[i], widths[i], columns[i].is_right) for i in kept)
-        return Text(_cut((" " * gap).join(written), width).rstrip(), style=style, no_wrap=True)
-
-    return [line([column.title for column in columns], HEAD), *(line(row.cells, row.style) for row in rows)]
-
-
-def _column_width(index: int, column: Column, rows: Sequence[Row]) -> int:
-    """Give a column's width: the same at each step, but no number is cut."""
-    if not column.is_right:
-        return column.width
-    return max([column.width, *(cell_len(row.cells[index]) for row in rows)])
-
-
-def _fitting(columns: Sequence[Column], widths: Sequence[int], gap: int, width: int) -> list[int]:
-    """Give the columns to keep: those needed least go first."""
-    kept = list(range(len(columns)))
-    for i in sorted(kept, key=lambda i: -columns[i].need):
-        if _total(kept, widths, gap) <= width or columns[i].need == 0:
-            break
-        kept.remove(i)
-    return kept
-
-
-def _total(kept: Sequence[int], widths: Sequence[int], gap: int) -> int:
-    return sum(widths[i] for i in kept) + gap * (len(kept) - 1)
-
-
-def _cell(text: str, width: int, is_right: bool) -> str:
-    cut = _cut(text, width)
-    room = " " * (width - cell_len(cut))
-    return room + cut if is_right else cut + room
-
-
-def _cut(text: str, width: int) -> str:
-    """Cut a line to `width` columns, with a mark where something is missing."""
-    text = shown_in_cell(text)
-    if cell_len(text) <= width:
-        return text
-    return set_cell_size(text, max(width - 1, 0)).rstrip() + "…" if width > 1 else set_cell_size(text, width)

@@ -46,6 +46,11 @@ def may_redraw(stream: IO[str] | None, environ: Mapping[str, str] = os.environ) 
     return is_terminal(stream) and environ.get("TERM") != "dumb"
 
 
+def has_256_colors(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a terminal that takes colour codes has 256 colours rather than 16."""
+    return environ.get("COLORTERM") in ("truecolor", "24bit") or "256color" in environ.get("TERM", "")
+
+
 def width_of(stream: IO[str], environ: Mapping[str, str] = os.environ) -> int:
     """Give the columns of a terminal, else those that COLUMNS names (0 names none), else 80."""
     if is_terminal(stream):
@@ -76,7 +81,7 @@ def console_for(stream: IO[str], choice: ColorChoice) -> Console:
         file=stream,
         width=width_of(stream),
         force_terminal=is_colored or may_redraw(stream),
-        color_system="standard" if is_colored else None,
+        color_system=("256" if has_256_colors() else "standard") if is_colored else None,
         no_color=not is_colored,
         markup=False,
         emoji=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from ..generation.trace import Output
@@ -9,8 +10,9 @@ from .escaping import shown
 from .samples import Sample
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
+    from .margin_words import MarginWords
     from .tables import Names
 
 
@@ -63,10 +65,13 @@ class TextView:
 
 
 class TableView:
-    """Writes the text, and each step's candidates as a plain table elsewhere."""
+    """Writes the text, and what there is to say of each step as plain tables elsewhere.
 
-    def __init__(self, text: View, console: Console, names: Names) -> None:
-        self._text, self._console, self._names = text, console, names
+    words: for the stages and margins; None where they are not wanted.
+    """
+
+    def __init__(self, text: View, console: Console, names: Names, words: MarginWords | None = None) -> None:
+        self._text, self._console, self._names, self._words = text, console, names, words
         self._step = 0
 
     def begin(self, index: int) -> None:
@@ -75,20 +80,28 @@ class TableView:
         self._step = 0
 
     def show(self, output: Output) -> None:
-        """Write the text and the table."""
-        from .tables import candidate_table
+        """Write the text and the tables."""
+        from .step_tables import step_lines
 
         self._text.show(output)
         if output.draw is not None:
             self._step += 1
-            table = candidate_table(self._step, output.draw, self._names, width=self._console.width)
-            self._console.print()  # first: text and tables may go to the same place
-            self._console.print(table, soft_wrap=True)
+            self._print(step_lines(self._step, output.draw, self._names, self._words, width=self._console.width))
 
     def end(self, sample: Sample) -> None:
-        """End the text."""
+        """End the text, and write the margins of the whole of it."""
+        from .stage_tables import unchanged_lines
+
         self._text.end(sample)
+        if self._words is not None and sample.margins:
+            self._print(unchanged_lines(sample.margins, self._words, width=self._console.width))
 
     def close(self) -> None:
         """End the text."""
         self._text.close()
+
+    def _print(self, lines: Sequence[RenderableType]) -> None:
+        from rich.console import Group
+
+        self._console.print()  # first: text and tables may go to the same place
+        self._console.print(Group(*lines), soft_wrap=True)

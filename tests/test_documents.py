@@ -3,17 +3,22 @@
 import io
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from jsonschema import Draft202012Validator
 from minigen.cli.document_schema import JSON_SCHEMA, JSONL_SCHEMA
 from minigen.cli.documents import DocumentView
 from minigen.cli.json_line import line_of, strict
 from minigen.cli.samples import Run, Sample
 from minigen.generation.errors import NumberError
+from minigen.generation.margins import whole_text
+from minigen.generation.params import SamplingParams
+from minigen.generation.sampler import Sampler
 from minigen.generation.stats import RunStats
-from minigen.generation.trace import Candidate, Draw, Output
+from minigen.generation.trace import KNOBS, Candidate, Draw, Inspection, Interval, Output
 from minigen.presets.settings import Choice
 
 SETTINGS = {
@@ -164,3 +169,77 @@ def test_a_narrow_encoding_gets_escapes() -> None:
     out = Latin1()
     written([output_of(1, "中", finish_reason="length")], does_stream=False, out=out)
     assert '"text":"\\u4e2d"' in out.getvalue()
+
+
+INSPECTION = Inspection(num_candidates=10, has_stages=True)
+
+
+def staged(count: int, vocab: int = 40, **given: Any) -> list[Output]:
+    """Give the outputs of some steps whose draws tell of their stages."""
+    generator = torch.Generator().manual_seed(1)
+    sampler = Sampler(SamplingParams(**{"seed": 5} | given), inspection=INSPECTION)
+    draws = [sampler.draw(torch.randn(vocab, generator=generator) * 2) for _ in range(count)]
+    outputs = [Output(request_id="0", text="x", token_id=draw.token_id, draw=draw) for draw in draws]
+    return [*outputs[:-1], replace(outputs[-1], finish_reason="length")]
+
+
+def record_of(interval: Interval) -> dict[str, Any]:
+    return {
+        "low": interval.low,
+        "high": interval.high,
+        "low_closed": interval.is_low_closed,
+        "high_closed": interval.is_high_closed,
+    }
+
+
+def test_a_token_tells_of_its_stages_and_margins() -> None:
+    outputs = staged(2, temperature=0.8, top_k=5)
+    (document,) = written(outputs, does_stream=False)
+    Draft202012Validator(JSON_SCHEMA).validate(document)
+    for output, token in zip(outputs, document["tokens"], strict=True):
+        assert output.draw is not None
+        assert [list(stage) for stage in token["stages"]] == [
+            ["name", "tokens_left", "mass_removed", "entropy", "prob", "rank"]
+        ] * 3
+        assert [tuple(stage.values()) for stage in token["stages"]] == [
+            (one.name, one.tokens_left, one.mass_removed, one.entropy, one.prob, one.rank) for one in output.draw.stages
+        ]
+        assert list(token["margins"]) == list(KNOBS)
+        for knob, margin in output.draw.margins.items():
+            assert margin is not None
+            wanted = {"allowed": record_of(margin.allowed), "picked": record_of(margin.picked)}
+            assert token["margins"][knob] == wanted
+
+
+@pytest.mark.parametrize("does_inspect", [True, False], ids=["outputs kept", "outputs not kept"])
+@pytest.mark.parametrize("does_stream", [True, False], ids=["jsonl", "json"])
+def test_the_whole_text_s_ranges_stand_in_the_document(does_stream: bool, does_inspect: bool) -> None:
+    outputs = staged(6, temperature=0.8)
+    lines = written(outputs, does_stream=does_stream, does_inspect=does_inspect)
+    for line in lines:
+        Draft202012Validator(JSONL_SCHEMA if does_stream else JSON_SCHEMA).validate(line)
+    ranges = whole_text(output.draw for output in outputs if output.draw is not None)
+    wanted = {knob: record_of(interval) for knob, interval in ranges.items() if interval is not None}
+    assert len(wanted) == len(KNOBS)
+    assert lines[-1]["margins"] == wanted
+    assert all(("stages" in token) is does_inspect for token in lines[:-1])
+
+
+def test_margins_that_are_not_computed_are_null() -> None:
+    """STA-7"""
+    lines = written(staged(2, xtc_probability=0.5), does_stream=True)
+    for line in lines:
+        Draft202012Validator(JSONL_SCHEMA).validate(line)
+        assert line["margins"] == dict.fromkeys(KNOBS)
+
+
+def test_without_stages_there_are_no_margins() -> None:
+    lines = written(HI, does_stream=True)
+    assert all("margins" not in line and "stages" not in line for line in lines)
+
+
+def test_a_token_s_record_does_not_grow_with_the_vocabulary() -> None:
+    """STA-9"""
+    given = {"temperature": 0.8, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.1}
+    small, large = (len(line_of(written(staged(1, vocab, **given), does_stream=False)[0])) for vocab in (40, 40_000))
+    assert large < 1.3 * small  # ids and numbers of more digits

@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 from minigen.cli.generating import Generation, Plan
 from minigen.cli.interrupts import Interrupts
-from minigen.cli.live import OpenLine
 from minigen.cli.notes import Notes
+from minigen.cli.open_line import OpenLine
+from minigen.cli.painting import Piece
 from minigen.cli.samples import Sample
 from minigen.cli.terminal import may_color, may_redraw
 from minigen.cli.views import TableView, TextView
 from minigen.generation.errors import NumberError
-from minigen.generation.params import MAX_SEED, SamplingParams
+from minigen.generation.params import SamplingParams
 from minigen.generation.prompt import Prompt
-from minigen.generation.trace import Candidate, Draw, Output
+from minigen.generation.ranges import MAX_SEED
+from minigen.generation.trace import UNINSPECTED, Candidate, Draw, Inspection, Output
 from rich.console import Console
 
 
@@ -34,7 +36,7 @@ class ScriptedEngine:
         sampling_params: SamplingParams | None = None,
         request_id: str | None = None,
         *,
-        num_candidates: int = 0,
+        inspection: Inspection = UNINSPECTED,
     ) -> str:
         assert sampling_params is not None
         self.seeds.append(sampling_params.seed)
@@ -192,17 +194,35 @@ def test_tables_go_elsewhere_than_the_text() -> None:
     ]
 
 
+def open_line(*texts: str) -> OpenLine:
+    line = OpenLine()
+    for text in texts:
+        line.add(Piece(text))
+    return line
+
+
+def last_rows(line: OpenLine, columns: int, count: int = 9) -> list[str]:
+    return ["".join(piece.text for piece in row) for row in line.last_rows(columns, count)]
+
+
 def test_an_open_line_wraps_as_it_grows_and_anew_at_another_width() -> None:
     """TTY-11: joined emoji count as a terminal without joining would draw them."""
-    line = OpenLine("abcd")
-    line.add("efg")
-    assert line.last_rows(5, 9) == ["abcde", "fg"]
-    line.add("hij中")
-    assert line.last_rows(5, 9) == ["abcde", "fghij", "中"]
-    assert line.last_rows(8, 9) == ["abcdefgh", "ij中"]
-    assert line.last_rows(8, 1) == ["ij中"]
-    assert OpenLine("👩‍🔬❤️").last_rows(4, 9) == ["👩‍🔬", "❤️"]
-    assert line.text == "abcdefghij中"
+    line = open_line("abcd", "efg")
+    assert last_rows(line, 5) == ["abcde", "fg"]
+    line.add(Piece("hij中"))
+    assert last_rows(line, 5) == ["abcde", "fghij", "中"]
+    assert last_rows(line, 8) == ["abcdefgh", "ij中"]
+    assert last_rows(line, 8, 1) == ["ij中"]
+    assert last_rows(open_line("👩‍🔬❤️"), 4) == ["👩‍🔬", "❤️"]
+    assert "".join(piece.text for piece in line.pieces) == "abcdefghij中"
+
+
+def test_pieces_of_an_open_line_keep_their_styles_over_rows() -> None:
+    line = OpenLine()
+    for piece in (Piece("abcd", "red"), Piece("", "bold"), Piece("ef中", "blue")):
+        line.add(piece)
+    rows = [[piece for piece in row if piece.text] for row in line.last_rows(3, 9)]
+    assert rows == [[("abc", "red")], [("d", "red"), ("ef", "blue")], [("中", "blue")]]
 
 
 class Stream(io.StringIO):

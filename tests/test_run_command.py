@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from minigen.cli.app import main
 from minigen.cli.destination import Destination
 from minigen.cli.document_schema import JSON_SCHEMA
-from minigen.generation.errors import SourceError
+from minigen.generation.errors import RunError, SourceError
 from stubs import CHAT_TEMPLATE, byte_tokenizer, scripted_folder
 
 COMMAND = [sys.executable, "-m", "minigen.cli"]
@@ -80,7 +80,7 @@ def test_a_closed_pipe_ends_quietly(folder: str) -> None:
     assert process.wait(60) == 0
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_while_stdin_is_waited_for_ends_at_once(number: signal.Signals, code: int) -> None:
     """U21"""
     process = subprocess.Popen(
@@ -228,7 +228,7 @@ def test_a_full_disk_leaves_the_file_alone(tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:
         os.dup2(full.fileno(), destination.stream.fileno())
     destination.stream.write("new")
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(RunError, match=r"--output .* could not be written: No space left"):
         destination.__exit__(None, None, None)
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]

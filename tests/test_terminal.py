@@ -10,15 +10,19 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyte
 import pytest
+from minigen.cli.coloring import STYLES_OF_256, Coloring
 from minigen.cli.live import LiveView
-from minigen.cli.terminal import console_for
+from minigen.cli.terminal import ColorChoice, console_for
+from minigen.generation.trace import Output
+from rich.cells import cell_len
 from stubs import byte_tokenizer, scripted_folder
 from test_live import PLAN, Labels, ScriptedEngine, run
+from test_stage_tables import WORDS, Labels as OddLabels, inspected_draw
 
 
 class Terminal(io.StringIO):
@@ -73,9 +77,14 @@ def usual() -> Iterator[Terminal]:
 
 def show(terminal: Terminal, engine: ScriptedEngine) -> None:
     """Run an engine on the live view of a terminal, redrawn at every step."""
-    seconds = iter(range(1_000_000))
     console, summary = console_for(terminal, "never"), console_for(terminal, "never")
-    run(engine, LiveView(console, summary, Labels(), clock=lambda: float(next(seconds))))
+    run(engine, LiveView(console, summary, Labels(), clock=ticks()))
+
+
+def ticks() -> Callable[[], float]:
+    """A clock on which a second passes with each look."""
+    seconds = iter(range(1_000_000))
+    return lambda: float(next(seconds))
 
 
 def test_each_line_of_a_long_text_is_printed_once(small: Terminal) -> None:
@@ -167,6 +176,83 @@ def test_little_is_drawn_for_a_long_text(usual: Terminal) -> None:
         view.show(output)
     assert usual.sent.count("token") == 2  # one drawing: what was chosen, and the column
     view.close()
+
+
+class StagedEngine(ScriptedEngine):
+    """Draws with stages and margins, over nine candidates whose labels are as odd as can be."""
+
+    def _output(self, step: int, piece: str) -> Output:
+        return Output(request_id="0", text=piece, token_id=0, draw=inspected_draw(9, step % 6))
+
+
+ODD = [
+    "word ",
+    "中文中文 ",
+    "e\u0301e\u0301 ",
+    "👩‍🔬❤️ ",
+    "\x1b[2J",
+    "\x1b]0;pwn\x07",
+    "[/INST] ",
+    "a\tb\r\n",
+    "\u202e",
+    "\x9b31m",
+] * 4
+
+
+@pytest.mark.parametrize("choice", ["always", "never"])
+@pytest.mark.parametrize("size", [(80, 24), (40, 10), (20, 5), (20, 24)])
+def test_stages_and_margins_share_the_screen_with_the_text(
+    size: tuple[int, int], choice: ColorChoice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TTY-13, TTY-14, SEC-1, MKP-2: the text keeps a row, no row is wider than the screen, nothing steers."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    terminal = Terminal(*size)
+    screens: list[list[str]] = []
+    engine = StagedEngine(ODD, before=lambda step: screens.append(list(terminal.screen.display)))
+    view = LiveView(
+        console_for(terminal, choice),
+        console_for(terminal, choice),
+        OddLabels(),
+        words=WORDS,
+        coloring=Coloring("prob", STYLES_OF_256, OwnLabels()) if choice == "always" else None,
+        clock=ticks(),
+    )
+    run(engine, view)
+    for screen in screens[1:-1]:
+        heads = [line.split()[0] for line in screen if line.strip()]
+        place = heads.index("token")
+        assert place >= 1, "the text has a row"
+        assert ">" in heads
+        assert ("stage" in heads) is (size[1] >= 10)
+        assert ("setting" in heads or "picked" in heads) is (size[1] >= 24)
+    assert terminal.screen.title == ""
+    assert "\x1b[2J" not in terminal.sent
+    assert "\x9b" not in terminal.sent
+    terminal.close()
+
+
+class OwnLabels:
+    def text(self, token_id: int) -> str:
+        return "?"
+
+    def is_special(self, token_id: int) -> bool:
+        return False
+
+
+def test_the_live_text_has_the_colours_of_its_tokens(usual: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    console = console_for(usual, "always")
+    coloring = Coloring("prob", STYLES_OF_256, OwnLabels())
+    run(
+        ScriptedEngine(["one\n", "two", " " + "x" * 100, "\n"]), LiveView(console, console, Labels(), coloring=coloring)
+    )
+    buffer = usual.screen.buffer
+    assert [buffer[0][x].bg for x in range(4)] == ["878787"] * 3 + ["default"]
+    assert [buffer[1][x].bg for x in (0, 79)] == ["878787", "878787"]
+    assert [buffer[2][x].bg for x in (0, 23, 24)] == ["878787", "878787", "default"]
+    assert usual.sent.count("x" * 24 + "\x1b[0m\x1b[K\n") == 0  # wrapped by the terminal itself, in one piece
+    assert "x" * 100 + "\x1b[0m\x1b[0K\n" in usual.sent or "x" * 100 + "\x1b[0m\x1b[K\n" in usual.sent
+    assert all(cell_len(line) <= 80 for line in usual.lines())
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PROMPT ?= Explain KV cache in LLM inference.
-SOURCES := $(wildcard cli/*.py generation/*.py presets/*.py presets/*.yaml) pyproject.toml README.md
+SOURCES := $(wildcard cli/*.py cli/page/* generation/*.py presets/*.py presets/*.yaml) pyproject.toml README.md
 export PROMPT
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 

@@ -35,10 +35,24 @@ class Runner:
     @torch.inference_mode()
     def prefill(self, ids: Sequence[int], slot: Any) -> Tensor:
         """Run over a whole prompt, in chunks if the model allows; give the logits after its last token, `(vocab,)`."""
-        size = self.chunk if self._has_slots and takes_parts(slot) else len(ids)
+        size = self.chunk if self.takes_parts(slot) else len(ids)
         for first in range(0, len(ids), size):
             logits = self._forward(ids[first : first + size], first, slot)
         return logits
+
+    @torch.inference_mode()
+    def rows(self, ids: Sequence[int], first: int, slot: Any, count: int) -> Tensor:
+        """Run over new ids, the first at position `first`; give the logits after the last `count`, `(count, vocab)`."""
+        return self._rows(ids, first, slot, count)
+
+    def takes_parts(self, slot: Any) -> bool:
+        """Tell whether ids may come in several passes of several ids each."""
+        return self._has_slots and takes_parts(slot)
+
+    def rewind(self, slot: Any, length: int) -> None:
+        """Let a slot that takes parts forget all but its first `length` ids."""
+        for layer in slot.layers:
+            layer.length = length
 
     @torch.inference_mode()
     def decode(self, token_id: int, position: int, slot: Any) -> Tensor:
@@ -46,6 +60,9 @@ class Runner:
         return self._forward([token_id], position, slot)
 
     def _forward(self, ids: Sequence[int], first: int, slot: Any) -> Tensor:
+        return self._rows(ids, first, slot, 1)[-1]
+
+    def _rows(self, ids: Sequence[int], first: int, slot: Any, count: int) -> Tensor:
         given: dict[str, Any] = {}
         if self._has_slots:
             given |= {"use_cache": True, self._cache_name: slot}
@@ -55,7 +72,7 @@ class Runner:
         if self._takes_positions:
             given["position_ids"] = torch.arange(first, first + len(ids), device=self.device)[None]  # (1, new)
         if self._takes_keep:
-            given["logits_to_keep"] = 1  # only the last row: a prompt × vocabulary matrix is never made
+            given["logits_to_keep"] = count  # only the last rows: a prompt × vocabulary matrix is never made
         input_ids = torch.tensor([ids], device=self.device)  # (1, new)
-        logits: Tensor = self.network(input_ids=input_ids, **given).logits[0, -1]
+        logits: Tensor = self.network(input_ids=input_ids, **given).logits[0, -count:]
         return logits

@@ -1,7 +1,9 @@
 """What README and docs claim is what the code does."""
 
+import io
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ import typer.main
 from minigen import presets
 from minigen.cli.app import app, main
 from minigen.cli.document_schema import CANDIDATE, DOCUMENT, TOKEN
-from minigen.generation.filters import filter_stages, score_stages
+from minigen.generation.chain import filter_stages, score_stages
 from minigen.generation.model import Model
-from minigen.generation.params import RANGES, SamplingParams
+from minigen.generation.params import SamplingParams
+from minigen.generation.ranges import RANGES
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -28,8 +31,24 @@ ALL_ON = SamplingParams(
     presence_penalty=1,
     no_repeat_ngram_size=2,
     logit_bias={1: 1.0},
+    allowed_token_ids=[1],
+    bad_words=["x"],
+    min_new_tokens=1,
+    dry_multiplier=1,
+    top_n_sigma=1,
+    epsilon_cutoff=0.5,
+    eta_cutoff=0.5,
+    xtc_probability=0.5,
+    mirostat_tau=1,
 )
-CHAIN = [name for name, _ in score_stages(ALL_ON, [1], [1]) + filter_stages(ALL_ON)]
+
+
+def stages(params: SamplingParams) -> list[str]:
+    return [name for name, _ in score_stages(params, [1], [1]) + filter_stages(params)]
+
+
+PAIRS = zip(stages(ALL_ON), stages(replace(ALL_ON, dynatemp_range=0.5)), strict=True)
+CHAIN = [name for pair in PAIRS for name in dict.fromkeys(pair)]  # dynatemp_range after the stage that it replaces
 
 
 def blocks(kind: str) -> list[str]:
@@ -125,6 +144,42 @@ def test_every_room_of_the_map_exists() -> None:
     contributing = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     for folder in re.findall(r"^\| `(\w+)/` \|", contributing, re.MULTILINE):
         assert (ROOT / folder).is_dir()
+
+
+def runs_of_the_inspection_page() -> list[tuple[str, str]]:
+    """Each block of docs/inspection.md with the command it comes from: its own, or that of the block before."""
+    page = (ROOT / "docs" / "inspection.md").read_text("utf-8")
+    found, line = [], ""
+    for block in re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        if block.startswith("$ minigen "):
+            line, block = block.removeprefix("$ minigen ").split("\n", 1)
+        found.append((line, block))
+    return found
+
+
+@pytest.mark.real_model
+def test_the_tables_of_the_inspection_page_are_what_the_commands_print(
+    default_model: Model, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+    printed: dict[str, str] = {}
+    for line, block in runs_of_the_inspection_page():
+        if line not in printed:
+            assert main([*shlex.split(line), "--device", "cpu"]) == 0
+            written = capsys.readouterr()
+            printed[line] = "\n".join(each.rstrip() for each in (written.out + written.err).splitlines()) + "\n"
+        assert block in printed[line]
+
+
+@pytest.mark.real_model
+def test_the_picture_of_the_readme_is_what_the_command_draws(default_model: Model, tmp_path: Path) -> None:
+    lines = [line for line in commands() if "paris.trace" in line]
+    run = next(line for line in lines if " run " in line).replace("paris.trace", str(tmp_path / "paris.trace"))
+    draw = next(line for line in lines if "--svg" in line).replace("paris.trace", str(tmp_path / "paris.trace"))
+    draw = draw.replace("paris.svg", str(tmp_path / "paris.svg"))
+    assert main([*shlex.split(run)[1:], "--no-stdin", "--device", "cpu"]) == 0
+    assert main(shlex.split(draw)[1:]) == 0
+    assert (tmp_path / "paris.svg").read_text("utf-8") == (ROOT / "docs" / "inspection.svg").read_text("utf-8")
 
 
 @pytest.mark.real_model

@@ -58,13 +58,19 @@ def test_transformers_has_few_gates(path: Path) -> None:
 
 RANKS = [  # a module imports from ranks above its own line only, or from its own line
     {"collection", "errors", "progress", "quiet"},
+    {"ranges", "orders"},
     {"about", "params", "trace", "facts", "device", "stats", "stops", "safetensors_file", "gguf_reader"},
-    {"penalties"},
+    {"penalties", "bans", "dry", "words"},
     {"filters", "gguf_file", "folder", "sources", "store", "byte_detokenizers", "window_detokenizer"},
+    {"bounds", "tail", "foreign", "mirostat", "weights", "xtc"},
+    {"ranking", "waterfall"},
+    {"kept"},
+    {"known", "chain", "arrangement", "inspection", "margins"},
     {"sampler", "detokenizer", "hub_client", "wheel_download", "transformers_gate"},
-    {"text", "chat", "gguf_model", "hub"},
-    {"prompt", "cache", "convert", "wheel"},
-    {"model", "runner", "sequence", "installed", "describe", "simple"},
+    {"replay", "settling", "text", "chat", "pieces", "gguf_model", "hub"},
+    {"prompt", "passage", "origins", "cache", "convert", "wheel"},
+    {"model", "runner", "sequence", "installed", "describe", "simple", "tokenizer"},
+    {"rows", "scoring", "text_score", "comparing", "continuations"},
     {"scheduler"},
     {"engine"},
 ]
@@ -106,6 +112,7 @@ LIGHT = [
     ["run", "x", "--preset", "no-such-preset"],
     ["presets", "list"],
     ["presets", "show", "smollm2"],
+    ["presets", "export", "smollm2", "--to", "hf"],
     ["models", "--help"],
 ]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .job import Measure
 
 _MARK = "#"
-_TITLES: dict[Measure, str] = {"prob": "raw p", "rank": "rank", "entropy": "bits", "surprisal": "bits"}
+_TITLES: dict[Measure, str] = {"prob": "raw p", "rank": "rank", "entropy": "entropy", "surprisal": "surprisal"}
 
 
 class MeasuredToken(NamedTuple):
@@ -37,7 +37,7 @@ def color_list(tokens: Sequence[MeasuredToken], measure: Measure, *, width: int)
     """Give one line for each token, under lines that say what the marks mean."""
     columns = [
         Column("step", 4, 2),
-        Column(_TITLES[measure], 6, 0),
+        Column(_TITLES[measure], max(6, len(_TITLES[measure])), 0),
         Column("mark", _width_of_marks(), 1, is_right=False),
         Column("token", 18, 0, is_right=False, least=6),
     ]
@@ -60,7 +60,7 @@ def _width_of_marks() -> int:
 def _legend(measure: Measure, width: int) -> list[Text]:
     scale = SCALES[measure]
     parts = [f"{marks(level)} {label}" for level, label in enumerate(scale.labels)]
-    words = [*wrap(f"marks by {scale.title}: sure", width), *parts, "unsure"]
+    words = [*wrap(f"marks by {scale.title}: {scale.ends[0]}", width), *parts, scale.ends[1]]
     return filled([Text(word) for word in words], width, between="  ")
 
 

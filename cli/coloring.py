@@ -42,15 +42,22 @@ class Scale(NamedTuple):
     title: str
     bounds: Sequence[float]  # of level 2 and on
     labels: Sequence[str]
+    ends: tuple[str, str]  # what the first and the last level are called
     is_falling: bool = False  # True: a level holds the numbers below its bound, rather than those from it on
 
 
 _BITS, _BIT_LABELS = (0.5, 2, 4, 6), ("below 0.5", "0.5+", "2+", "4+", "6+")
 SCALES: dict[Measure, Scale] = {
-    "prob": Scale("prob", (0.9, 0.5, 0.1, 0.01), ("0.9+", "0.5+", "0.1+", "0.01+", "less"), is_falling=True),
-    "rank": Scale("rank", (2, 4, 11, 51), ("1", "2-3", "4-10", "11-50", "51+")),
-    "entropy": Scale("entropy in bits", _BITS, _BIT_LABELS),
-    "surprisal": Scale("surprisal in bits", _BITS, _BIT_LABELS),
+    "prob": Scale(
+        "prob",
+        (0.9, 0.5, 0.1, 0.01),
+        ("0.9+", "0.5+", "0.1+", "0.01+", "less"),
+        ("likely", "rare"),
+        is_falling=True,
+    ),
+    "rank": Scale("rank", (2, 4, 11, 51), ("1", "2-3", "4-10", "11-50", "51+"), ("favourite", "far down")),
+    "entropy": Scale("entropy in bits", _BITS, _BIT_LABELS, ("sure", "unsure")),
+    "surprisal": Scale("surprisal in bits", _BITS, _BIT_LABELS, ("expected", "surprising")),
 }
 
 
@@ -60,7 +67,7 @@ def value_of(draw: Draw, measure: Measure) -> float:
         return draw.rank
     if measure == "entropy":
         return draw.entropy
-    return math.exp(draw.logprob) if measure == "prob" else abs(draw.logprob / math.log(2))
+    return math.exp(draw.logprob) if measure == "prob" else draw.surprisal
 
 
 def level_of(value: float, measure: Measure) -> int:
@@ -129,4 +136,5 @@ class Coloring:
             for label, style in zip(SCALES[self.measure].labels, self.styles, strict=True)
         ]
         title = [Text("colour by"), Text(f"{SCALES[self.measure].title}:")]
-        return filled([*title, Text("sure"), *blocks, Text("unsure")], width, between=" ")
+        first, last = map(Text, SCALES[self.measure].ends)
+        return filled([*title, first, *blocks, last], width, between=" ")

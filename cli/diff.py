@@ -77,13 +77,15 @@ def diff(
 
 def _execute(params: dict[str, Any], notes: Notes) -> None:
     from .destination import Destination
-    from .diff_telling import diff_plan, tell_diff
+    from .diff_plan import diff_plan
     from .terminal import console_for
     from .text_input import meant_model, opened_model
 
     with Destination(params["output"]) as destination:
         plan = diff_plan(params, notes)
         name, settings = meant_model(params, notes)
+        from .diff_telling import tell_diff  # brings torch
+
         model = opened_model(name, settings, params, notes)
         console = None if params["json"] else console_for(destination.stream, params["color"])
         tell_diff(plan, model, notes, destination.stream, console, is_verbose=params["verbose"])

@@ -10,7 +10,7 @@ from ..generation.model import Model
 from ..generation.pieces import Piece
 
 if TYPE_CHECKING:
-    from .diff_telling import DiffPlan
+    from .diff_plan import DiffPlan
 
 SCHEMA = 1
 

@@ -53,8 +53,17 @@ def sum_lines(found: Sequence[Comparison], width: int) -> list[Text]:
         f"log p B {nats(sums.logprob_b)}",
         f"change {change(sums.change)} nats",
         f"KL {'-' if sums.kl is None else bits(sums.kl)} bits",
+        _told(sums.logprob_a, sums.logprob_b),
     ]
     return filled([Text(part, no_wrap=True) for part in parts], width)
+
+
+def _told(logprob_a: float, logprob_b: float) -> str:
+    """Say how much likelier the whole text is after one prompt than after the other."""
+    if logprob_a == logprob_b or not math.isfinite(logprob_a - logprob_b):
+        return "as likely after B as after A" if logprob_a == logprob_b else "ruled out after one of them"
+    factor = f"{math.exp(min(abs(logprob_b - logprob_a), 700)):.3g} times as likely"
+    return f"after {'B' if logprob_b > logprob_a else 'A'} the text is {factor}"
 
 
 def paid_lines(found: Sequence[Comparison], names: Names, count: int, width: int) -> list[list[RenderableType]]:

@@ -1,67 +1,22 @@
-"""What `minigen diff` is asked for, and how it is told: tokens as they come, then their sums, gains and losses."""
+"""How `minigen diff` tells what it found: tokens as they come, then their sums, gains and losses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from ..generation.comparing import Comparison, compare
-from ..generation.errors import UsageError
 from ..generation.passage import Passage, check_fits, check_ids, context_ids, read_after
 from ..generation.pieces import cut
-from ..generation.prompt import encode_chat
 from .json_line import is_unicode, line_of
 from .notes import Notes
-from .reading import Reader, names_stdin
-from .text_input import reader_for, refuse_together, turns
+from .text_input import chat_ids
 from .token_names import TokenNames
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ..generation.model import Model
-
-TOP = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiffPlan:
-    """What is to be compared."""
-
-    a: str
-    b: str
-    text: str
-    is_chat: bool
-    system: str | None
-    top: int
-
-
-def diff_plan(params: Mapping[str, Any], notes: Notes) -> DiffPlan:
-    """Check the options and read the texts. Raises UsageError and its kind."""
-    refuse_together([(params["quiet"], "--quiet", params["verbose"], "--verbose")])
-    if params["system"] is not None and not params["chat"]:
-        raise UsageError("--system needs --chat, whose template has a place for it.")
-    reader = reader_for(notes, no_stdin=params["no_stdin"])
-    a, b, text = (_given(reader, params, name) for name in ("a", "b", "text"))
-    if not text:
-        raise UsageError("The text is empty: --text is what follows either prompt.")
-    system = None if params["system"] is None else reader.argument(params["system"], "--system")
-    return DiffPlan(a=a, b=b, text=text, is_chat=params["chat"], system=system, top=params["top"] or TOP)
-
-
-def _given(reader: Reader, params: Mapping[str, Any], name: str) -> str:
-    """Read one of the three texts, from its option or its file."""
-    flag = "--text" if name == "text" else f"-{name}"
-    typed, path = params[name], params[f"{name}_file"]
-    if (typed is None) == (path is None):
-        both = "are both given: give one of them" if path is not None else "are both missing: give one of them"
-        raise UsageError(f"{flag} and --{name}-file {both}.")
-    if path is None:
-        return reader.argument(typed, flag)
-    if params["no_stdin"] and names_stdin(path):
-        raise UsageError(f"--{name}-file - reads standard input, and --no-stdin forbids it: give one of them.")
-    return reader.file(path)
+    from .diff_plan import DiffPlan
 
 
 def tell_diff(
@@ -94,7 +49,7 @@ def tell_diff(
 
 def _before(prompt: str, plan: DiffPlan, model: Model) -> tuple[int, ...]:
     if plan.is_chat:
-        return encode_chat(model.tokenizer, turns(prompt, plan.system)).ids
+        return chat_ids(model, prompt, plan.system)
     return context_ids(model.tokenizer, prompt)
 
 

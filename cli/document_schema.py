@@ -59,6 +59,7 @@ ORDER_EFFECT: Final = _record(
 _HOW: Final = {
     "logit": _NUMBER,
     "logprob": _NUMBER,
+    "surprisal": _NUMBER,  # bits: −log2 of its raw probability
     "rank": {"type": "integer", "minimum": 1},  # among the raw logits
     "entropy": _NUMBER,  # bits, of the raw distribution
     "final_prob": _PROBABILITY,

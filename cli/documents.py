@@ -126,6 +126,7 @@ def _draw_record(draw: Draw) -> dict[str, Any]:
     return {
         "logit": draw.logit,
         "logprob": draw.logprob,
+        "surprisal": draw.surprisal,
         "rank": draw.rank,
         "entropy": draw.entropy,
         "final_prob": draw.final_prob,

@@ -9,6 +9,8 @@ _STEERING: Final = [
     *range(0x2028, 0x202F),  # line and paragraph separators, bidirectional overrides
     *range(0x2066, 0x206A),  # bidirectional isolates
     *range(0xD800, 0xE000),  # half of a surrogate pair
+    0xFFFE,  # no characters, and not allowed in XML
+    0xFFFF,
 ]
 _UNSTEADY: Final = [
     0xAD,
@@ -41,3 +43,8 @@ def shown(text: str) -> str:
 def shown_in_cell(text: str) -> str:
     """Give `text` on one line, with characters whose width terminals disagree about made visible too."""
     return text.translate(_FOR_CELL)
+
+
+def quoted(text: str) -> str:
+    """Give `text` on one line in double quotes; those within have a backslash before them."""
+    return '"' + shown_in_cell(text).replace('"', '\\"') + '"'

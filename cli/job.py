@@ -118,7 +118,7 @@ def build_job(given: Flags, notes: Notes) -> Job:
         truncate=given.truncate,
         num_samples=given.num_samples,
         inspection=_inspection(given),
-        is_inspected=given.inspect,
+        is_inspected=given.inspect or given.stages or (given.color_by is not None and (given.json or given.jsonl)),
         color_by=given.color_by,
         format="json" if given.json else "jsonl" if given.jsonl else "text",
     )
@@ -141,7 +141,7 @@ def _inspection(given: Flags) -> Inspection:
     """Give what each draw is to tell: a trace wants what the tables would show."""
     is_traced = given.trace is not None
     return Inspection(
-        num_candidates=(given.top or TOP) if given.inspect or is_traced else 0,
+        num_candidates=(given.top or TOP) if given.inspect or given.stages or is_traced else 0,
         has_stages=given.stages or is_traced,
         num_leading=(given.trace_width or TRACE_WIDTH) if is_traced else 0,
     )
@@ -151,8 +151,6 @@ def check_contradictions(given: Flags) -> None:
     """Refuse flags that cannot both be meant."""
     pairs = [
         (given.json, "--json", given.jsonl, "--jsonl"),
-        (given.color_by is not None, "--color-by", given.json, "--json"),
-        (given.color_by is not None, "--color-by", given.jsonl, "--jsonl"),
         (given.quiet, "--quiet", given.verbose, "--verbose"),
         (given.chat, "--chat", given.raw, "--raw"),
         (given.raw, "--raw", given.system is not None, "--system"),
@@ -161,10 +159,8 @@ def check_contradictions(given: Flags) -> None:
     for is_one, one, is_other, other in pairs:
         if is_one and is_other:
             raise UsageError(f"{one} and {other} contradict each other: give one of them.")
-    if given.top is not None and not given.inspect and given.trace is None:
+    if given.top is not None and not (given.inspect or given.stages) and given.trace is None:
         raise UsageError(f"--top {given.top} needs --inspect, whose tables it limits.")
-    if given.stages and not given.inspect:
-        raise UsageError("--stages needs --inspect, whose tables it adds to.")
     if given.trace_width is not None and given.trace is None:
         raise UsageError(f"--trace-width {given.trace_width} needs --trace, whose file it limits.")
 

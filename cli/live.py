@@ -51,6 +51,7 @@ class LiveView:
         self._open = OpenLine()
         self._draw: Draw | None = None
         self._rows: list[SummaryRow] = []
+        self._kept: list[str] = []  # of each row's stages
         self._drawn_at = float("-inf")
         if self._coloring is not None:
             self._coloring.begin()
@@ -63,6 +64,7 @@ class LiveView:
 
     def show(self, output: Output) -> None:
         """Take what a step did, and redraw if the last time is long enough ago."""
+        from .stage_tables import stage_note
         from .tables import summary_row
 
         for text, style in self._coloring.pieces(output) if self._coloring else [Piece(shown(output.text))]:
@@ -74,6 +76,8 @@ class LiveView:
         if output.draw is not None:
             self._draw = output.draw
             self._rows.append(summary_row(len(self._rows) + 1, output.draw, self._names))
+            if self._words is not None:
+                self._kept.append(stage_note(output.draw, self._words))
         if self._clock() - self._drawn_at >= REDRAW_SECONDS:
             self._redraw()
 
@@ -86,16 +90,28 @@ class LiveView:
         from rich.console import Group
 
         from .stage_tables import unchanged_lines
-        from .tables import summary_table
 
         self.close()
         if self._rows:
             width = size_of(self._summary.file)[0]
             self._summary.print()
-            self._summary.print(summary_table(self._rows, width=width), soft_wrap=True)
+            self._summary.print(Group(*self._summary_lines(width)), soft_wrap=True)
             if self._words is not None and sample.margins:
                 self._summary.print(Group(*unchanged_lines(sample.margins, self._words, width=width)), soft_wrap=True)
         self._rows = []
+
+    def _summary_lines(self, width: int) -> list[RenderableType]:
+        """Give a line for each token, and beneath it what is kept of its stages."""
+        from rich.text import Text
+
+        from .columns import cut
+        from .tables import DROPPED, summary_table
+
+        lines = list(summary_table(self._rows, width=width).renderables)
+        if self._words is None:
+            return lines
+        kept = [Text(cut(f"      {note}", width), style=DROPPED, no_wrap=True) for note in self._kept]
+        return [lines[0], *(each for pair in zip(lines[1:], kept, strict=True) for each in pair)]
 
     def close(self) -> None:
         """Take the live part away and print the text that was in it."""

@@ -9,7 +9,7 @@ import sys
 from typing import TextIO
 
 from .escaping import shown
-from .terminal import may_redraw
+from .terminal import may_redraw, size_of
 
 _CLEAR_LINE = "\r\x1b[K"
 _TOKEN_NAMES = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
@@ -53,7 +53,10 @@ class Notes:
         """Show what is going on now, on a terminal, until something else is shown."""
         if self._is_quiet or not may_redraw(self._stream):
             return
-        _send(self._stream, f"{_CLEAR_LINE if self._has_status else ''}{shown(text)}")
+        from rich.cells import cell_len, set_cell_size
+
+        line = set_cell_size(shown(text), min(cell_len(shown(text)), size_of(self._stream)[0] - 1))  # one row to clear
+        _send(self._stream, f"{_CLEAR_LINE if self._has_status else ''}{line}")
         self._has_status = True
 
     def clear(self) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from ..generation.about import SETTINGS
+from ..generation.errors import ParameterError
 from ..generation.orders import Order
 from ..generation.params import TEXTS, TOKEN_IDS
 from ..generation.ranges import RANGES
+from ..presets.spelling import flag_of
 from . import options as o
-from .option_kinds import SAMPLING_PANEL, bias, choice, setting, switch, texts, token_ids
+from .option_kinds import CLEARED, IDS_WANTED, SAMPLING_PANEL, bias, choice, setting, switch, texts, token_ids
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -75,6 +78,16 @@ def takes(group: Mapping[str, Any], *, after: str) -> Callable[[Command], Comman
     return decorate
 
 
+def hidden(names: Iterable[str]) -> dict[str, Any]:
+    """Give sampling options that help leaves out, because the command refuses them with a sentence of its own."""
+    found: dict[str, Any] = {}
+    for name in names:
+        option = copy(SAMPLING[name].__metadata__[0])
+        option.hidden = True
+        found[name] = Annotated[SAMPLING[name].__origin__, option]
+    return found
+
+
 def _default(kind: Any) -> Any:
     return False if kind.__origin__ is bool else None
 
@@ -84,6 +97,15 @@ def sampling_settings(params: Mapping[str, Any]) -> dict[str, Any]:
     given: dict[str, Any] = {name: params.get(name) or None for name in SAMPLING}
     given |= {name: params.get(name) for name in RANGES if name in SAMPLING}  # 0 is a value
     given["logit_bias"] = dict(params["logit_bias"]) if params["logit_bias"] else None
+    for name in CLEARED:
+        given[name] = [] if params[name] == [""] else given[name]
     for name in TOKEN_IDS:
-        given[name] = [token_id for part in params[name] for token_id in part] if params[name] else None
+        given[name] = _joined(name, params[name]) if params[name] else None
     return given
+
+
+def _joined(name: str, parts: Sequence[Sequence[int]]) -> list[int]:
+    """Join the ids of an option that was given several times; an empty value stands alone."""
+    if len(parts) > 1 and not all(parts):
+        raise ParameterError(flag_of(name), "", IDS_WANTED)
+    return [token_id for part in parts for token_id in part]

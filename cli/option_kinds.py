@@ -21,6 +21,11 @@ _EACH_TEXT = {  # a flag gives one text of the list
 }
 
 
+CLEARED = ("bad_words", "dry_sequence_breakers")  # texts that a single empty value leaves none of
+IDS_WANTED = "token ids, 0 or more, parted by commas"
+_EMPTY = "A single '' is the empty list."
+
+
 def number(flag: str, limits: Range) -> Callable[[str], int | float]:
     """Give a parser that says, for anything but a number within `limits`, which flag wants what."""
 
@@ -63,7 +68,7 @@ def texts(name: str) -> Any:
         metavar="TEXT",
         rich_help_panel=SAMPLING_PANEL,
         show_default=False,
-        help=f"{_EACH_TEXT[name]} Repeatable.",
+        help=f"{_EACH_TEXT[name]} Repeatable.{f' {_EMPTY}' if name in CLEARED else ''}",
     )
 
 
@@ -75,15 +80,15 @@ def token_ids(name: str) -> Any:
         rich_help_panel=SAMPLING_PANEL,
         show_default=False,
         parser=partial(_ids, flag_of(name)),
-        help=f"{SETTINGS[name]} Repeatable.",
+        help=f"{SETTINGS[name]} Repeatable. {_EMPTY}",
     )
 
 
 def _ids(flag: str, text: str) -> list[int]:
     try:
-        return [int(part) for part in text.split(",")]
+        return [int(part) for part in text.split(",")] if text else []
     except ValueError:
-        raise ParameterError(flag, text, "token ids, 0 or more, parted by commas") from None
+        raise ParameterError(flag, text, IDS_WANTED) from None
 
 
 def words(*words: str) -> Callable[[str], list[str]]:
@@ -97,7 +102,9 @@ def bias(text: str) -> tuple[int, float]:
     try:
         return int(token_id), float(value)
     except ValueError:
-        raise ParameterError("--logit-bias", text, "ID=B, a token id and a number, such as 257=-5") from None
+        raise ParameterError(
+            "--logit-bias", text, "ID=B, a token id (minigen tokens TEXT shows it) and a number, such as 257=-5"
+        ) from None
 
 
 def switch(flags: str, about: str, panel: str) -> Any:

@@ -118,7 +118,8 @@ Top = Annotated[
     ),
 ]  # fmt: skip
 Stages = Annotated[
-    bool, switch("--stages", "With --inspect: what each stage did to the distribution, and how close it was.", _OUTPUT)
+    bool,
+    switch("--stages", "As --inspect, and what each stage did to the distribution, and how close it was.", _OUTPUT),
 ]
 ColorBy = Annotated[
     Literal["prob", "rank", "entropy", "surprisal"] | None,

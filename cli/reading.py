@@ -70,7 +70,7 @@ class Reader:
     def stdin(self) -> str:
         """Give the text of standard input without its final newline; say so when that takes a while."""
         if self.has_read_stdin:
-            raise UsageError("Standard input can be read only once: let one of the options and PROMPT name it.")
+            raise UsageError("Standard input can be read only once: give - in one place.")
         self.has_read_stdin = True
         if self._stdin is None:
             return ""

@@ -14,7 +14,7 @@ from ..generation.errors import ParameterError, UsageError
 from ..generation.ranges import Range
 from . import options as o
 from .notes import Notes
-from .option_groups import SAMPLING, sampling_settings, takes
+from .option_groups import SAMPLING, hidden, sampling_settings, takes
 from .option_kinds import number
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .trace_file import Trace, TracedSample
     from .traced_settings import ReplaySettings
 
+REFUSED = ("max_new_tokens", "stop", "ignore_eos", "end_token_ids", "bad_words", "dry_sequence_breakers")
 File = Annotated[
     Path,
     typer.Argument(metavar="FILE", help="What minigen run --trace wrote; - is standard input.", show_default=False),
@@ -36,7 +37,7 @@ SampleIndex = Annotated[
 ]  # fmt: skip
 
 
-@takes(SAMPLING, after="file")
+@takes({**SAMPLING, **hidden(REFUSED)}, after="file")
 def replay(
     context: typer.Context,
     file: File,

@@ -141,6 +141,7 @@ def _sentences(replayed: Replayed, names: TracedNames) -> list[str]:
     if first is None:
         left = len(replayed.redraws) - len(undecided)
         found = f"No difference at the {left:,} tokens that are decided." if undecided else "No difference."
+        found = found if left else "Nothing can be told: no token is decided."
     else:
         redraw = replayed.redraws[first]
         assert redraw.token_id is not None

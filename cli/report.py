@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..generation.ranges import Range
+from . import options as o
 from .job import Measure
 from .notes import Notes
 from .option_kinds import number
@@ -32,8 +33,8 @@ Svg = Annotated[bool, typer.Option("--svg", metavar="", help="Draw the terminal'
 ColorBy = Annotated[
     Measure | None,
     typer.Option(
-        "--color-by", metavar="prob|rank|entropy|surprisal", help="With --svg: colour the text by this.",
-        show_default=False,
+        "--color-by", metavar="prob|rank|entropy|surprisal", show_default=False,
+        help="With --svg: colour the text by this (default: surprisal).",
     ),
 ]  # fmt: skip
 Token = Annotated[
@@ -66,6 +67,7 @@ def report(
     sample: SampleNumber = None,
     columns: Columns = None,
     quiet: Quiet = False,
+    debug: o.Debug = False,  # main() sees to it
 ) -> None:
     """Write a traced run as a web page: the text coloured by any measure, and how each token was chosen.
 
@@ -97,7 +99,9 @@ def report(
     if svg:
         from .picture import COLUMNS, picture_of
 
-        page = picture_of(trace, sample=sample or 0, measure=color_by, tokens=token or (), columns=columns or COLUMNS)
+        page = picture_of(
+            trace, sample=sample or 0, measure=color_by or "surprisal", tokens=token or (), columns=columns or COLUMNS
+        )
     else:
         from .report_page import page_of
 

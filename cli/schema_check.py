@@ -47,15 +47,15 @@ def fitted(value: Any, schema: Mapping[str, Any] | bool, place: str = "") -> Any
 
 
 def _check_value(value: Any, schema: Mapping[str, Any], place: str) -> None:
-    if "const" in schema and value != schema["const"]:
+    if "const" in schema and (value != schema["const"] or type(value) is not type(schema["const"])):
         raise _misfit(place, repr(schema["const"]), value)
     if "enum" in schema and value not in schema["enum"]:
         raise _misfit(place, f"one of {', '.join(map(repr, schema['enum']))}", value)
-    kinds = schema.get("type")
     kind = "null" if value is None else _KINDS[type(value)]
-    if kinds is not None and kind != kinds and kind not in kinds and not (kind == "integer" and "number" in kinds):
-        names = [kinds] if isinstance(kinds, str) else kinds
-        raise _misfit(place, " or ".join(_NAMES[name] for name in names), value)
+    wanted = schema.get("type", kind)
+    kinds = [wanted] if isinstance(wanted, str) else wanted
+    if kind not in kinds and not (kind == "integer" and "number" in kinds):
+        raise _misfit(place, " or ".join(_NAMES[name] for name in kinds), value)
     if kind in ("integer", "number"):
         _check_number(value, schema, place)
     elif kind == "string" and _HALF.search(value):

@@ -41,7 +41,7 @@ Options = Annotated[
     list[str] | None,
     typer.Option(
         "--options", metavar="TEXT,TEXT", rich_help_panel=_MODE, show_default=False,
-        help="Rank these continuations of TEXT. Spaces count; \\, is a comma. Repeatable.",
+        help="Rank these continuations of TEXT. Spaces count; \\, is a comma, \\\\ a backslash. Repeatable.",
     ),
 ]  # fmt: skip
 Expect = Annotated[

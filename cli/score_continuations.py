@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, TextIO
 
 from ..generation.continuations import Continuation, continuations
 from ..generation.passage import context_ids
-from ..generation.prompt import encode_chat
 from .escaping import shown_in_cell
 from .json_line import is_unicode, line_of
 from .notes import Notes
 from .score_plan import ScorePlan
 from .tables import probability
-from .text_input import turns
+from .text_input import chat_ids
 from .token_names import TokenNames
 
 if TYPE_CHECKING:
@@ -27,10 +26,7 @@ def tell_continuations(
 ) -> int:
     """Score the continuations of the text and write what they come to; give 1 where one is not as likely as wanted."""
     tokenizer = model.tokenizer
-    if plan.is_chat:
-        before = encode_chat(tokenizer, turns(plan.text, plan.system)).ids
-    else:
-        before = context_ids(tokenizer, plan.text)
+    before = chat_ids(model, plan.text, plan.system) if plan.is_chat else context_ids(tokenizer, plan.text)
     notes.status("scoring ...")
     found = continuations(model, before, plan.options or (plan.expected or "",))
     notes.clear()

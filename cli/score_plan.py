@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..generation.errors import UsageError
+from ..generation.ranges import Range
 from .notes import Notes
 from .text_input import read_text, reader_for, refuse_together
 
-_COMMA = re.compile(r"(?<!\\),")
+_MARKS = re.compile(r"(\\[\\,]|,)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +51,27 @@ def score_plan(params: Mapping[str, Any], notes: Notes) -> ScorePlan:
 
 
 def split_options(values: Sequence[str]) -> tuple[str, ...]:
-    r"""Part values at their commas, spaces kept; `\,` is a comma. Raises UsageError for an empty or a repeated one."""
-    texts = [part.replace("\\,", ",") for value in values for part in _COMMA.split(value)]
+    r"""Part values at their commas, spaces kept; `\,` is a comma and `\\` a backslash.
+
+    Raises UsageError for an empty text or a repeated one.
+    """
+    texts = [text for value in values for text in _parted(value)]
     for i, text in enumerate(texts):
         if not text:
             raise UsageError("--options holds an empty text: part the texts by single commas.")
         if text in texts[:i]:
             raise UsageError(f"--options names {text!r} twice.")
     return tuple(texts)
+
+
+def _parted(value: str) -> list[str]:
+    texts = [""]
+    for piece in _MARKS.split(value):
+        if piece == ",":
+            texts.append("")
+        else:
+            texts[-1] += piece[1:] if _MARKS.fullmatch(piece) else piece
+    return texts
 
 
 def _check(params: Mapping[str, Any]) -> None:
@@ -82,5 +96,7 @@ def _check(params: Mapping[str, Any]) -> None:
         raise UsageError(f"--min-prob {params['min_prob']:g} needs --expect, the text that it is asked of.")
     if params["chat"] and not continues and not params["before"]:
         raise UsageError("--chat needs a turn to answer: give it with --context, or give --options or --expect.")
+    if params["window"] is not None and params["stride"] is not None:
+        Range(int, 1, params["window"] - 1).check("--stride", params["stride"])
     if params["system"] is not None and not params["chat"]:
         raise UsageError("--system needs --chat, whose template has a place for it.")

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .columns import Column, Row, filled, lines_of
+from .escaping import quoted
 from .tables import TOKEN, Names, probability
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class TokenTable:
             TOKEN,
             Column("log p", 8, 3),
             Column("rank", max(4, len(str(vocab_size))), 2),
-            Column("bits", 6, 0),
+            Column("surprisal", 9, 0),
             Column("expected", 10, 1, is_right=False),
         ]
 
@@ -61,7 +62,7 @@ def surprising_table(
         rows.append(Row([f"{line}:{column}", bits(one.surprisal), names.label(one.token_id), expected]))
     columns = [
         Column("line:col", max([8, *(len(row.cells[0]) for row in rows)]), 0, is_right=False),
-        Column("bits", 6, 0),
+        Column("surprisal", 9, 0),
         TOKEN,
         Column("expected", 10, 1, is_right=False),
     ]
@@ -74,7 +75,7 @@ def options_table(found: Sequence[Continuation], width: int) -> Group:
         Row(
             [
                 str(one.rank),
-                f'"{one.text}"',
+                quoted(one.text),
                 nats(one.logprob),
                 nats(one.logprob_per_token),
                 str(len(one.scores)),

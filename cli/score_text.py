@@ -6,15 +6,16 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from ..generation.errors import ParameterError
 from ..generation.passage import Passage, context_ids, read_after, read_alone
 from ..generation.pieces import Lines
-from ..generation.prompt import encode_chat
 from ..generation.scoring import Score
 from ..generation.text_score import Reading, read, score_text
+from ..presets.spelling import flag_of
 from .json_line import is_unicode, line_of
 from .notes import Notes
 from .score_plan import ScorePlan
-from .text_input import turns
+from .text_input import chat_ids
 from .token_names import TokenNames
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 def passage_of(plan: ScorePlan, model: Model) -> Passage:
     """Encode the text, and what stands before it."""
     if plan.is_chat:
-        chat = encode_chat(model.tokenizer, turns(plan.context or "", plan.system))
-        return read_after(model.tokenizer, chat.ids, plan.text)
+        before = chat_ids(model, plan.context or "", plan.system)
+        return read_after(model.tokenizer, before, plan.text)
     if plan.context is None:
         return read_alone(model.tokenizer, plan.text)
     return read_after(model.tokenizer, context_ids(model.tokenizer, plan.context), plan.text)
@@ -37,7 +38,7 @@ def tell_text(
     plan: ScorePlan, model: Model, notes: Notes, stream: TextIO, console: Console | None, *, is_verbose: bool
 ) -> None:
     """Score a text and write its table, or where there is no console its document."""
-    reading = read(model, passage_of(plan, model), window=plan.window, stride=plan.stride)
+    reading = _read(plan, model)
     _say_how(reading, notes, is_verbose=is_verbose)
     names = TokenNames(model.tokenizer)
     began = time.perf_counter()
@@ -60,6 +61,16 @@ def tell_text(
         lines = Lines(plan.text)
         table = surprising_table(surprising, scores, reading.pieces, lines, names, console.width)
         console.print(spaced([table], summary), soft_wrap=True)
+
+
+def _read(plan: ScorePlan, model: Model) -> Reading:
+    """Lay the windows; an error names the flag as it was typed."""
+    try:
+        return read(model, passage_of(plan, model), window=plan.window, stride=plan.stride)
+    except ParameterError as error:
+        if error.name not in ("window", "stride"):
+            raise
+        raise ParameterError(flag_of(error.name), error.value, error.wanted) from None
 
 
 def _scored(

@@ -29,7 +29,7 @@ def stage_lines(draw: Draw, *, width: int, max_rows: int | None = None) -> list[
         Column("stage", max((len(one.name) for one in draw.stages), default=0), 0, is_right=False, least=11),
         Column("tokens left" if is_wide else "tokens", 6, 2),
         Column("mass removed" if is_wide else "removed", 7, 1),
-        Column("bits", 5, 3),
+        Column("entropy" if is_wide else "bits", 5, 3),
         Column("chosen p" if is_wide else "chosen", 6, 0),
         Column("rank", 4, 4),
     ]
@@ -82,6 +82,17 @@ def unchanged_lines(margins: Mapping[str, Interval | None], words: MarginWords, 
     if parts and len(title[-1]) + 1 + len(parts[0][0]) <= width:
         parts[0][0] = f"{title.pop()} {parts[0][0]}"
     return [*map(Text, title), *filled([Text(line) for part in parts for line in part], width)]
+
+
+def stage_note(draw: Draw, words: MarginWords) -> str:
+    """Say in one line what is left to know of a step's stages and margins when its tables are gone."""
+    stages = [
+        f"{one.name} {one.tokens_left}" + (f" (-{probability(one.mass_removed)})" if one.mass_removed else "")
+        for one in draw.stages
+    ]
+    told = [(name, words.say(name, margin.picked)) for name, margin in draw.margins.items() if margin]
+    picked = [f"{name} {said}" for name, said in told if said != "any"]
+    return " > ".join(stages) + (f"; picked at {', '.join(picked)}" if picked else "")
 
 
 def order_lines(draw: Draw, *, width: int) -> list[RenderableType]:

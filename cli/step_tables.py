@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import RenderableType
+from rich.text import Text
 
 from ..generation.trace import Draw
 from .margin_words import MarginWords
@@ -19,7 +20,8 @@ def step_lines(step: int, draw: Draw, names: Names, words: MarginWords | None, *
     effect = order_lines(draw, width=width)
     if words is None:
         return [*lines, *effect]
-    return [*lines, *stage_lines(draw, width=width), *margin_lines(draw, words, width=width), *effect]
+    blocks = [lines, stage_lines(draw, width=width), margin_lines(draw, words, width=width)]
+    return [line for block in blocks for line in [*block, Text("")]][:-1] + effect
 
 
 def fitted_step_lines(

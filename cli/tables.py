@@ -46,7 +46,8 @@ def candidate_table(step: int, draw: Draw, names: Names, *, width: int, max_rows
 def headline(step: int, draw: Draw, names: Names) -> str:
     """Say in one line what was chosen at a step, and how it stood."""
     how = "greedy" if draw.u is None else f"u {draw.u:.4f}"
-    return f"token {step}: {names.label(draw.token_id)}  rank {draw.rank}, {draw.entropy:.2f} bits, {how}"
+    told = f"entropy {draw.entropy:.2f}, surprisal {draw.surprisal:.2f} bits"
+    return f"token {step}: {names.label(draw.token_id)}  rank {draw.rank}, {told}, {how}"
 
 
 class SummaryRow(NamedTuple):
@@ -87,8 +88,8 @@ def summary_table(rows: Sequence[SummaryRow], *, width: int) -> Group:
         Column("raw p", 6, 1),
         Column("final p", 7, 0),
         Column("rank", 4, 3),
-        Column("bits", 5, 4),
-        Column("runner-up (raw p)", 17, 6, is_right=False),
+        Column("entropy", 7, 4),
+        Column("likeliest other", 17, 6, is_right=False),
     ]
     return Group(*lines_of(columns, [Row(_summary_cells(row)) for row in rows], width))
 

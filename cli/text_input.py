@@ -45,6 +45,7 @@ def meant_model(params: Mapping[str, Any], notes: Notes) -> tuple[str, ModelSett
     """Give the model that the options mean, with what to call it while it loads; say a preset's warnings."""
     from .. import presets
 
+    presets.check_flags({name: params.get(name) for name in ("device", "dtype")})
     preset = presets.load(presets.DEFAULT if params["preset"] is None else params["preset"])
     for text in preset.warnings:
         notes.warn(text)
@@ -64,6 +65,16 @@ def turns(text: str, system: str | None) -> list[dict[str, str]]:
     """Give one turn of a conversation, as a chat template takes it."""
     before = [] if system is None else [{"role": "system", "content": system}]
     return [*before, {"role": "user", "content": text}]
+
+
+def chat_ids(model: Model, text: str, system: str | None) -> tuple[int, ...]:
+    """Encode one turn of a conversation in the model's template. Raises UsageError where the model has none."""
+    from ..generation.prompt import encode_chat
+
+    if not model.has_chat_template:
+        flags = "--chat" if system is None else "--chat and --system"
+        raise UsageError(f"The model {model.name} has no chat template: leave {flags} out.")
+    return encode_chat(model.tokenizer, turns(text, system)).ids
 
 
 def refuse_together(pairs: list[tuple[bool, str, bool, str]]) -> None:

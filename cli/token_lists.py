@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Group
 from rich.text import Text
 
 from ..generation.origins import TEMPLATE, TOKENIZER, PromptToken
 from .columns import Column, Row, filled, lines_of
+from .escaping import quoted, shown_in_cell
 from .score_tables import spaced
 from .tables import TOKEN
 
@@ -85,8 +87,8 @@ def tokens_document(
     }
 
 
-def tokens_table(found: Sequence[PromptToken], counts: Counts, width: int) -> Group:
-    """Give one line for each token, then the counts."""
+def tokens_table(found: Sequence[PromptToken], counts: Counts, width: int | None) -> Group:
+    """Give one line for each token, then the counts. width: None cuts nothing, as a file or a pipe wants it."""
     is_marked = any(one.is_special or one.origin != "text" for one in found)
     columns = [
         Column("", len(str(len(found))), 4),
@@ -97,6 +99,13 @@ def tokens_table(found: Sequence[PromptToken], counts: Counts, width: int) -> Gr
         Column("bytes", 14, 1, is_right=False),
     ]
     rows = [_row(place, one, is_marked) for place, one in enumerate(found, start=1)]
+    if width is None:
+        cells = zip(*(row.cells for row in rows), strict=True)
+        most = [max(cell_len(shown_in_cell(cell)) for cell in column) for column in cells]
+        columns = [
+            each._replace(width=max(each.width, wide), least=0) for each, wide in zip(columns, most, strict=True)
+        ]
+        width = sum(each.width + 2 for each in columns)
     return spaced([Group(*lines_of(columns, rows, width))], _count_lines(counts, width))
 
 
@@ -106,7 +115,7 @@ def _row(number: int, one: PromptToken, is_marked: bool) -> Row:
         str(number),
         str(one.token_id),
         "-" if one.piece is None else one.piece,
-        f"special {one.piece}" if one.is_special else f'"{one.text}"' if one.text else "-",
+        f"special {one.piece}" if one.is_special else quoted(one.text) if one.text else "-",
         *([origin] if is_marked else []),
         one.raw.hex(" "),
     ]

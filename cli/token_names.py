@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..generation.byte_detokenizers import BYTE_OF
-from .escaping import shown_in_cell
+from .escaping import quoted, shown_in_cell
 
 _BROKEN = "\ufffd"
 
@@ -38,7 +38,7 @@ class TokenNames:
         if self.is_special(token_id):
             return f"special {shown_in_cell(piece)}"
         text = self.text(token_id)
-        return f'"{_bytes_shown(piece) if _BROKEN in text else shown_in_cell(text)}"'
+        return f'"{_bytes_shown(piece)}"' if _BROKEN in text else quoted(text)
 
     def _piece(self, token_id: int) -> str | None:
         if not 0 <= token_id < len(self._tokenizer):

@@ -88,6 +88,10 @@ def _execute(params: Mapping[str, Any], notes: Notes) -> None:
         notes.status("loading the tokenizer ...")
         progress = LoadProgress(TerminalProgress(params["quiet"]), notes)
         tokenizer, name = load_tokenizer(settings, offline=params["offline"], progress=progress)
+        if does_chat and template is None and not getattr(tokenizer, "chat_template", None):
+            raise UsageError(
+                f"The model {name} has no chat template: give one with --chat-template FILE, or leave --chat out."
+            )
         found = _cut(tokenizer, text, does_chat, system, template)
         notes.clear()
         stream = destination.stream
@@ -97,7 +101,8 @@ def _execute(params: Mapping[str, Any], notes: Notes) -> None:
             stream.write(line_of(document, is_ascii=not is_unicode(stream)) + "\n")
         else:
             console = console_for(stream, params["color"])
-            console.print(tokens_table(found, count(found, text), console.width), soft_wrap=True)
+            width = console.width if destination.is_terminal else None
+            console.print(tokens_table(found, count(found, text), width), soft_wrap=True)
         stream.flush()
         destination.keep()
 

@@ -96,7 +96,7 @@ class _Reading:
     def _take(self, record: Any) -> None:
         event = record.get("event") if isinstance(record, dict) else None
         known = ("trace",) if self._header is None else ("sample", "token", "done")
-        if event not in known:
+        if not isinstance(event, str) or event not in known:
             raise ValueError(f"{'the header' if self._header is None else 'a sample or a token'} should stand here")
         if event == "trace" and _is_later(record.get("version")):
             version = record["version"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..generation.errors import RunError, UsageError
 from ..generation.params import SamplingParams, next_seed
-from ..generation.trace import Output
+from ..generation.trace import Draw, Leading, Output
 from ..generation.words import words_for
 from .destination import Destination, is_standard_output
 from .documents import document, token_record
@@ -100,10 +101,11 @@ class TraceView:
             return
         event = {"event": "token", "sample": self._sample}
         event |= token_record(self._step, output, self._names.text, does_inspect=True)
-        if output.token_id is not None:
-            self._step += 1
-            event |= self._traced(output)
-        self._write(event)
+        if output.draw is None:
+            self._write(event)
+            return
+        self._step += 1
+        self._write(event | self._traced(output.draw), output.draw.leading)
 
     def end(self, sample: Sample) -> None:
         """Write the document."""
@@ -116,26 +118,27 @@ class TraceView:
         """Leave the other view in order."""
         self._inner.close()
 
-    def _traced(self, output: Output) -> dict[str, Any]:
-        """Give what only a trace tells of a token."""
-        assert output.token_id is not None
-        assert output.draw is not None
-        assert output.draw.leading is not None
-        leading = output.draw.leading
-        self._named |= {output.token_id, *(one.token_id for one in output.draw.candidates)}
-        new = [token_id for token_id in leading.token_ids[:NAMED] if token_id not in self._named]
+    def _traced(self, draw: Draw) -> dict[str, Any]:
+        """Give what only a trace tells of a token, but for its leading logits."""
+        likeliest = draw.leading.token_ids[:NAMED] if draw.leading is not None else ()
+        self._named |= {draw.token_id, *(one.token_id for one in draw.candidates)}
+        new = [token_id for token_id in likeliest if token_id not in self._named]
         self._named.update(new)
         return {
-            "special": self._names.is_special(output.token_id),
-            "leading": packed(leading),
+            "special": self._names.is_special(draw.token_id),
             "texts": {token_id: self._names.text(token_id) for token_id in new},
         }
 
-    def _write(self, record: Mapping[str, Any]) -> None:
+    def _write(self, record: Mapping[str, Any], leading: Leading | None = None) -> None:
+        """Write a line at once. Leading logits are most of it, and nothing in them needs an escape."""
         if self._failure is not None:
             return
+        line = line_of(record)
+        if leading is not None:
+            kept = json.dumps(packed(leading), allow_nan=False, separators=(",", ":"))
+            line = f'{line[:-1]},"leading":{kept}}}'
         try:
-            self._trace.stream.write(line_of(record) + "\n")
+            self._trace.stream.write(line + "\n")
             self._trace.stream.flush()
         except OSError as error:
             self._failure = self._trace.failure(error)

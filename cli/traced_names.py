@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .escaping import shown_in_cell
+from .escaping import quoted, shown_in_cell
 from .trace_file import Trace
 
 
@@ -27,5 +27,4 @@ class TracedNames:
         text = self.text(token_id)
         if text is None:
             return f"<id {token_id}>"
-        shown = shown_in_cell(text)
-        return f"special {shown}" if self.is_special(token_id) else f'"{shown}"'
+        return f"special {shown_in_cell(text)}" if self.is_special(token_id) else quoted(text)

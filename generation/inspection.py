@@ -34,9 +34,7 @@ def describe(
     hidden_u: the step's uniform number, also where nothing was drawn with it.
     """
     raw = rows[0][1]
-    total = float(raw.logsumexp(-1))
-    probs = (raw - total).exp()
-    mean = float(torch.dot(probs, raw.clamp(min=-1e30)))  # −inf · 0 would be no number
+    total, entropy = _total_and_entropy(raw)
     logit = raw[token_id]
     staged = _with_greedy(token_id, rows, params) if inspection.num_candidates or inspection.has_stages else rows
     most = max(inspection.num_candidates, inspection.num_leading)
@@ -46,7 +44,7 @@ def describe(
         logit=float(logit),
         logprob=float(logit) - total,
         rank=1 + int((raw > logit).sum()) + int((raw[:token_id] == logit).sum()),
-        entropy=max(0.0, (total - mean) / math.log(2)),
+        entropy=entropy,
         final_prob=float(final[token_id]),
         u=u,
         candidates=_candidates(token_id, staged, final, total, ids[: inspection.num_candidates]),
@@ -54,6 +52,16 @@ def describe(
         margins=margins(token_id, hidden_u, rows, params) if inspection.has_stages else {},
         leading=_leading(token_id, raw, ids[: inspection.num_leading]) if inspection.num_leading else None,
     )
+
+
+def _total_and_entropy(raw: Tensor) -> tuple[float, float]:
+    """Give the natural log of the sum of exp(logit), and the entropy in bits, both in double precision."""
+    highest = float(raw.max())
+    gaps = raw.double() - highest  # at most 0; (vocab,)
+    weights = gaps.exp()
+    mass = float(weights.sum())
+    mean = float(torch.dot(weights, gaps.clamp_(min=-1e30))) / mass  # −inf · 0 would be no number
+    return highest + math.log(mass), max(0.0, (math.log(mass) - mean) / math.log(2))
 
 
 def _candidates(token_id: int, rows: list[NamedRow], final: Tensor, total: float, ids: Tensor) -> tuple[Candidate, ...]:

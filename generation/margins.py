@@ -6,7 +6,8 @@ top_k, top_p or the temperature rises, or min_p falls, more places are kept and 
 so the place drawn never moves up: the settings that pick a token are one interval.
 
 The bounds are those of real numbers, computed in float64 from the float32 row. The sampler itself rounds to float32,
-which blurs a bound by about a millionth; where that would leave out the setting in force, the bound is moved to it.
+which blurs a bound by up to about a hundred-thousandth; where that would leave out the setting in force, the bound is
+moved to it.
 """
 
 import math

@@ -104,7 +104,7 @@ class Settling:
         return pick(row, probs, u), probs
 
     def _top_n_sigma(self, apply: Filter) -> None:
-        if self._known.deviation is None:
+        if self._known.deviation is None or not math.isfinite(self._known.deviation):
             raise Undecidable("top_n_sigma goes by the spread of all scores, and other settings have changed some")
         reach = self._params.top_n_sigma * self._known.deviation
         slack = ROUNDING * (1 + reach)
@@ -117,8 +117,8 @@ class Settling:
         """Divide as the sampler does. That can make two scores equal, and then the lower id comes first."""
         highest = self._known.scores[0]
         peak = torch.tensor([min(float(highest) + self._tail.peak, float(highest))], dtype=torch.float32)
-        *_, scaled_peak = scaled = apply(torch.cat([self._scores, peak]))
-        scores, order = scaled[:-1], self._ids.argsort()
+        scaled = apply(torch.cat([self._scores, peak]))
+        scores, scaled_peak, order = scaled[:-1], scaled[-1], self._ids.argsort()
         order = order[scores[order].sort(descending=True, stable=True).indices]
         ids, scores, raw = self._ids[order], scores[order], self._scores[order]
         is_head = (scores > scaled_peak) | (self._tail.count == 0)

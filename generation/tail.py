@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import add, sub
 
+import torch
 from torch import Tensor
 
 from .trace import HEATS, Leading
@@ -75,7 +76,7 @@ class Tail:
         """Count some known scores among the others."""
         if len(scores) == 0:
             return self
-        added = [_sum(scores, power) for power in self.powers]
+        added = self._sums(scores)
         return Tail(
             self.powers,
             tuple(map(log_add, self.least, added)),
@@ -94,13 +95,19 @@ class Tail:
         """
         left = ceilings[ceilings > -math.inf]
         most = []
-        for power, limit in zip(self.powers, self.most, strict=True):
+        for power, limit, raised in zip(self.powers, self.most, self._sums(left), strict=True):
             same = min(limit, math.log(num_same) + power * self.peak) if num_same else -math.inf
-            bound = log_add(same, _sum(left, power))
+            bound = log_add(same, raised)
             most.append(bound if is_raised and power > 0 else min(bound, limit))
         highest = float(left.max()) if len(left) else -math.inf
         peak = max(self.peak if num_same else -math.inf, highest)
         return Tail(self.powers, self._without(len(ceilings), self.peak), tuple(most), peak)
+
+    def _sums(self, scores: Tensor) -> list[float]:
+        """Give φ of some known scores at each power; −∞ where there are none."""
+        powers = torch.tensor(self.powers, dtype=torch.float64)
+        sums: list[float] = torch.outer(powers, scores.double()).logsumexp(-1).tolist()
+        return sums
 
     def _without(self, count: int, peak: float) -> tuple[float, ...]:
         """Give lower bounds for the case that so many tokens are gone, all of this score."""
@@ -129,8 +136,5 @@ def log_add(one: float, other: float) -> float:
 
 def _log_subtract(one: float, other: float) -> float:
     """Give the natural log of the difference of two numbers from their natural logs; −inf where it is below 0."""
-    return one if other == -math.inf else one + math.log1p(-math.exp(other - one)) if other < one else -math.inf
-
-
-def _sum(scores: Tensor, power: float) -> float:
-    return float((power * scores.double()).logsumexp(-1)) if len(scores) else -math.inf
+    share = math.exp(min(0.0, other - one)) if other > -math.inf else 0.0
+    return one + math.log1p(-share) if share < 1 else -math.inf

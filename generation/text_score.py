@@ -24,9 +24,8 @@ class Reading:
     passes: tuple[Pass, ...]  # one where everything fits
 
     def summary(self, scores: Sequence[Score]) -> Summary:
-        """Give what the scores of all of the text's tokens come to; a token without a score counts no byte either."""
-        sizes = [len(piece.raw) for piece, one in zip(self.pieces, scores, strict=True) if one.logprob is not None]
-        return summarize(scores, sum(sizes))
+        """Give what the scores of all of the text's tokens come to, over all of its bytes."""
+        return summarize(scores, sum(len(piece.raw) for piece in self.pieces))
 
 
 def read(model: Model, passage: Passage, *, window: int | None = None, stride: int | None = None) -> Reading:

@@ -1,5 +1,6 @@
 """Records of what a step decided: plain numbers, no tensors, so that they can be kept, printed and sent."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -121,6 +122,11 @@ class Draw:
     margins: Mapping[str, Margin | None] = field(default_factory=dict)  # by knob; None: not computed
     leading: Leading | None = None
     order_effect: OrderEffect | None = None  # None in minigen's own order
+
+    @property
+    def surprisal(self) -> float:
+        """How unexpected the token was, in bits: −log2 of its raw probability."""
+        return abs(self.logprob / math.log(2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

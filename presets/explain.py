@@ -21,6 +21,8 @@ _WANTED = {
     "union_tag_invalid": SOURCE_FORMS,
     "too_short": "a list with at least one source",
 }
+_BIAS = ("sampling", "logit_bias")
+_TEXT_LISTS = {(name,) for name in TEXTS}
 _TEXT_KEYS = {(name,) for name in (*TEXTS, "device", "dtype")}
 
 
@@ -49,24 +51,36 @@ def _explained(item: dict[str, Any], document: Document) -> tuple[int, str]:
     if quoted:
         at, word = quoted
         return document.line_of(at), f'{dotted(at)} is {_read_as(word)}; put it in quotes: "{word}".'
+    if kind == "wanted" and path == _BIAS and (key := _wrong_key(item["ctx"].get("value"))) is not None:
+        wrong = f"{name} must have token ids (0 or more) as its keys, not {shown(key)}."
+        return document.line_of((*path, key)), wrong
     path, value = _culprit(path, item)
     written = document.words.get(path)
     what = _read_as(written) if written and isinstance(value, bool) else shown(value, written)
-    return document.line_of(path), f"{dotted(path)} must be {_wanted(item)}, not {what}."
+    return document.line_of(path), f"{dotted(path)} must be {_wanted(item, path)}, not {what}."
+
+
+def _wrong_key(entry: Any) -> str | int | None:
+    """Give the key of the entry of `logit_bias` that the check names, where it is no token id."""
+    key = next(iter(entry), None) if isinstance(entry, dict) and len(entry) == 1 else None
+    return None if isinstance(key, int) and key >= 0 else key
 
 
 def _culprit(path: KeyPath, item: dict[str, Any]) -> tuple[KeyPath, Any]:
     """Give the value at fault: an entry of `logit_bias` or of a list where the check names it."""
     value, part = item["input"], item.get("ctx", {}).get("value")
-    if isinstance(value, dict) and isinstance(part, dict) and len(part) == 1:
+    if path == _BIAS and isinstance(value, dict) and isinstance(part, dict) and len(part) == 1:
         return (*path, *part), next(iter(part.values()))
     if isinstance(value, list) and not isinstance(part, list | None):
         return path, part
     return path, value
 
 
-def _wanted(item: dict[str, Any]) -> str:
-    kind = item["type"]
+def _wanted(item: dict[str, Any], path: KeyPath) -> str:
+    kind, value = item["type"], item["input"]
+    items = value if isinstance(value, list) else [value]
+    if path[:1] == ("sampling",) and path[1:] in _TEXT_LISTS and any(isinstance(each, dict) for each in items):
+        return "a text or a list of texts"
     if kind == "wanted":
         return str(item["ctx"]["wanted"])
     if kind == "literal_error":

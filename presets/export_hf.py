@@ -23,6 +23,11 @@ def write_generation_config(handover: Handover) -> str:
         handover.take("temperature")  # do_sample says it
     config |= handover.take_all(_PLAIN)
     config |= _bias(handover) | _end(handover)
+    if params.min_new_tokens > params.max_new_tokens:
+        handover.notes.append(
+            f"transformers warns that min_new_tokens {params.min_new_tokens} is above max_new_tokens "
+            f"{params.max_new_tokens}, and ends the text there."
+        )
     if not handover.take_order("hf") and params.top_k > 0:
         handover.notes.append("transformers' top_k also keeps every token that ties with the last one kept.")
     if params.bad_words:

@@ -5,10 +5,11 @@ Every sampling flag is written, since llama.cpp's own defaults filter and a GGUF
 
 import math
 import shlex
+from collections.abc import Sequence
 
 from ..generation.params import BREAKERS
 from ..generation.sources import HubSource
-from .counterparts import PLACE, WINDOW, Handover, is_gguf, is_hub, place_of
+from .counterparts import PLACE, WINDOW, Handover, is_gguf, is_hub, place_of, written
 
 ORDER = "penalties;dry;top_n_sigma;temperature;top_k;top_p;min_p;typ_p;xtc"  # minigen's
 OWN_ORDER = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"
@@ -18,6 +19,7 @@ _BEFORE_MIROSTAT = {
     "repetition_penalty": 1, "frequency_penalty": 0, "presence_penalty": 0, "dry_multiplier": 0, "top_n_sigma": 0,
     "dynatemp_range": 0, "top_k": 0, "top_p": 1, "min_p": 0, "typical_p": 1, "xtc_probability": 0,
 }  # fmt: skip
+_NO_NUL = "No argument can hold a NUL"
 Flags = list[tuple[str, object]]
 
 
@@ -61,7 +63,7 @@ def _model(handover: Handover) -> Flags:
 def _prompt(handover: Handover) -> tuple[str, Flags]:
     """Give the program and its prompt. Backslashes mean themselves with --no-escape only."""
     handover.take("mode")
-    text = handover.take("template") or PLACE
+    text = _without_nul(handover, "template", handover.take("template") or PLACE)
     handover.notes.append(f"Put your text in place of {PLACE}.")
     texts = [text, *handover.params.stop, *handover.params.dry_sequence_breakers]
     escapes: Flags = [("--no-escape", None)] if any("\\" in item for item in texts) else []
@@ -70,8 +72,20 @@ def _prompt(handover: Handover) -> tuple[str, Flags]:
     if handover.mode == "auto":
         handover.notes.append("mode auto is written as chat; llama-completion -no-cnv continues raw text.")
     system = handover.take("system")
-    systems: Flags = [("-sys", system)] if system is not None else []
+    systems: Flags = [("-sys", _without_nul(handover, "system text", system))] if system is not None else []
     return "llama-cli", [("-cnv", None), ("-st", None), *escapes, *systems, ("-p", text)]
+
+
+def _without_nul(handover: Handover, name: str, text: str) -> str:
+    if "\0" in text:
+        handover.notes.append(f"{_NO_NUL}: the {name} stands without it.")
+    return text.replace("\0", "")
+
+
+def _holdable(handover: Handover, name: str, texts: Sequence[str]) -> tuple[str, ...]:
+    """Give the texts that an argument can hold as they are."""
+    handover.notes += [f"{_NO_NUL}: the {name} {written(text)} is left out." for text in texts if "\0" in text]
+    return tuple(text for text in texts if "\0" not in text)
 
 
 def _end(handover: Handover) -> Flags:
@@ -82,7 +96,7 @@ def _end(handover: Handover) -> Flags:
         flags.append(("--ignore-eos", None))
         handover.notes.append("llama.cpp's --ignore-eos bans the end tokens; minigen lets them be drawn and goes on.")
     if stop := handover.take("stop"):
-        flags += [("-r", text) for text in stop]
+        flags += [("-r", text) for text in _holdable(handover, "stop string", stop)]
         handover.notes.append("Stop strings are written as reverse prompts (-r), which may be shown.")
     return flags
 
@@ -104,7 +118,7 @@ def _penalties(handover: Handover, *, is_own: bool) -> Flags:
 
 
 def _dry(handover: Handover) -> Flags:
-    breakers = handover.take("dry_sequence_breakers")
+    breakers = _holdable(handover, "sequence breaker", handover.take("dry_sequence_breakers"))
     if "none" in breakers:
         handover.notes.append('llama.cpp takes the sequence breaker "none" as none at all.')
     return [

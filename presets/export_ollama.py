@@ -1,11 +1,14 @@
 """A preset as ollama's Modelfile."""
 
+import re
+
 from ..generation.sources import HubSource, PathSource
-from .counterparts import PLACE, WINDOW, Handover, is_gguf, is_hub, place_of
+from .counterparts import PLACE, WINDOW, Handover, is_gguf, is_hub, place_of, written
 
 _SAME = ("temperature", "top_k", "top_p", "min_p", "typical_p", "presence_penalty", "frequency_penalty")
 MAX_SEED = 2**31 - 1
 OWN_WINDOW = 64  # tokens back that its penalties count
+_CLOSING = re.compile('"{3,}')
 
 
 def write_modelfile(handover: Handover) -> str:
@@ -21,7 +24,7 @@ def write_modelfile(handover: Handover) -> str:
         "seed": handover.take_seed("ollama", MAX_SEED),
     }
     lines += [f"PARAMETER {name} {value}" for name, value in values.items() if value is not None]
-    lines += [f"PARAMETER stop {_quoted(handover, text)}" for text in handover.take("stop")]
+    lines += [f"PARAMETER stop {_quoted(handover, text)}" for text in _stop(handover)]
     _differences(handover, is_own=is_own)
     if is_penalizing:
         handover.notes.append("Some versions of ollama's own engine do without penalties.")
@@ -54,22 +57,42 @@ def _prompt(handover: Handover) -> list[str]:
     return [f"SYSTEM {_quoted(handover, system)}"] if system is not None else []
 
 
+def _stop(handover: Handover) -> list[str]:
+    """Give the stop strings that stand in a Modelfile as they are: a changed one would end other texts."""
+    kept = []
+    for text in handover.take("stop"):
+        if _CLOSING.search(text) or not all(map(_is_kept, text)):
+            handover.notes.append(f"A Modelfile cannot hold the stop string {written(text)}: it is left out.")
+        else:
+            kept.append(text)
+    return kept
+
+
 def _literal(text: str) -> str:
     """Give a text that a Go template writes as it stands."""
     return text.replace("{", '{{ "{" }}')
 
 
 def _quoted(handover: Handover, text: str) -> str:
-    """Quote a value; the file has no escapes, and its reader leaves out characters that cannot be printed."""
-    if '"""' in text:
-        handover.notes.append("A Modelfile cannot hold three double quotes in a row: '\"\"\"' stands as '\"' in it.")
-        text = text.replace('"""', '"')
-    if lost := sorted({char for char in text if not char.isprintable() and char not in "\n\r\t"}):
+    """Quote a value; the file has no escapes, and its reader leaves out characters that cannot be printed.
+
+    Those go first, since quotes that they part would close the value once they are gone.
+    """
+    if lost := sorted({char for char in text if not _is_kept(char)}):
         handover.notes.append(f"A Modelfile drops characters that cannot be printed: {', '.join(map(ascii, lost))}.")
+        text = "".join(filter(_is_kept, text))
+    if _CLOSING.search(text):
+        handover.notes.append("A Modelfile cannot hold three double quotes in a row: '\"' stands for them in it.")
+        text = _CLOSING.sub('"', text)
     is_plain = text == text.strip() and not set(text) & set('"\n\r')
     if is_plain and text:
         return text
     return f'"""{text}"""' if '"' in text else f'"{text}"'
+
+
+def _is_kept(char: str) -> bool:
+    """Whether ollama's reader keeps a character of a value."""
+    return char.isprintable() or char in "\n\r\t"
 
 
 def _differences(handover: Handover, *, is_own: bool) -> None:

@@ -20,7 +20,7 @@ def write_request(handover: Handover) -> str:
     """Write the JSON body. Without a value vLLM takes the model's own default, so neutral ones are written too."""
     body = {"model": _model(handover)} | _prompt(handover)
     body |= handover.take_all(_SAME)  # a top_k of 0 is off there too
-    body |= {"max_tokens": handover.take("max_new_tokens"), "min_tokens": handover.take("min_new_tokens")}
+    body |= _length(handover)
     seed = handover.take_seed("vLLM", MAX_SEED)
     body |= {"seed": seed} if seed is not None else {}
     body |= {key: list(value) for name, key in _LISTS.items() if (value := handover.take(name))}
@@ -53,6 +53,13 @@ def _prompt(handover: Handover) -> dict[str, Any]:
     system = handover.take("system")
     messages = [{"role": "system", "content": system}] if system is not None else []
     return {"messages": [*messages, {"role": "user", "content": text}]}
+
+
+def _length(handover: Handover) -> dict[str, int]:
+    most, least = handover.take("max_new_tokens"), handover.take("min_new_tokens")
+    if least > most:
+        handover.notes.append(f"min_new_tokens {least} is held to max_new_tokens {most}, since vLLM refuses more.")
+    return {"max_tokens": most, "min_tokens": min(least, most)}
 
 
 def _bias(handover: Handover) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`minigen run --color-by` and `--inspect --stages` as commands: what goes to which stream."""
 
+import json
 import os
 import re
 import sys
@@ -49,7 +50,7 @@ def test_a_pipe_gets_exact_bytes_and_a_list_elsewhere(
     lines = said.err.splitlines()
     assert lines[:3] == [
         "",
-        "marks by prob: sure  # 0.9+  ## 0.5+  ### 0.1+  #### 0.01+  ##### less  unsure",
+        "marks by prob: likely  # 0.9+  ## 0.5+  ### 0.1+  #### 0.01+  ##### less  rare",
         "step   raw p  mark   token",
     ]
     assert len(lines) == 3 + len(TEXT.encode()) + 1  # and the end token
@@ -64,20 +65,23 @@ def test_colours_in_a_pipe_hold_visible_text(folder: str, capsys: pytest.Capture
     said = capsys.readouterr()
     assert without_codes(said.out) == shown(TEXT)
     assert "\x1b[31m" not in said.out
-    assert without_codes(said.err) == "colour by rank: sure  1   2-3   4-10   11-50   51+  unsure\n"
+    assert without_codes(said.err) == "colour by rank: favourite  1   2-3   4-10   11-50   51+  far down\n"
 
 
 def test_a_file_takes_plain_text(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "text"
     assert run_raw(folder, "--color-by", "rank", "--color", "always", "-o", str(path)) == 0
     assert path.read_text("utf-8") == TEXT
-    assert "marks by rank: sure" in capsys.readouterr().err
+    assert "marks by rank: favourite" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flag", ["--json", "--jsonl"])
-def test_colour_has_no_place_in_json(flag: str, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_raw(folder, "--color-by", "rank", flag) == 2
-    assert f"--color-by and {flag} contradict each other" in capsys.readouterr().err
+def test_json_tells_what_a_colour_would(flag: str, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_raw(folder, "--color-by", "rank", flag) == 0
+    said = capsys.readouterr()
+    document = json.loads(said.out.splitlines()[-1])
+    assert {token["rank"] for token in document["tokens"]} == {1}
+    assert said.err == ""
 
 
 def test_a_terminal_shows_the_legend_and_then_the_text(folder: str) -> None:
@@ -86,7 +90,7 @@ def test_a_terminal_shows_the_legend_and_then_the_text(folder: str) -> None:
     assert code == 0
     lines = shown_on_screen(sent)
     assert lines[:3] == [
-        "colour by prob: sure  0.9+   0.5+   0.1+   0.01+   less  unsure",
+        "colour by prob: likely  0.9+   0.5+   0.1+   0.01+   less  rare",
         "[b]one[/b] \\x1b[31m中",
         "two",
     ]
@@ -109,10 +113,10 @@ def test_stages_in_a_pipe_stand_under_the_candidates(folder: str, capsys: pytest
     said = capsys.readouterr()
     assert said.out == TEXT[:2]
     heads = [(line.split() or [""])[0] for line in said.err.splitlines()]
-    table = ["token", "rank", ">", "2", "stage", "raw", "temperature", "top_k"]
-    margins = ["setting", "temperature", "top_k", "top_p", "min_p"]
+    table = ["token", "rank", ">", "2", "", "stage", "raw", "temperature", "top_k"]
+    margins = ["", "setting", "temperature", "top_k", "top_p", "min_p"]
     at = heads.index("token")
-    assert heads[at : at + 13] == table + margins
+    assert heads[at : at + 15] == table + margins
     assert heads.count("setting") == 2
     assert heads.count("unchanged,") == 1
     assert heads.index("unchanged,") < heads.index("marks")
@@ -127,4 +131,4 @@ def test_a_terminal_ends_with_a_line_for_each_token_and_the_margins(folder: str)
     assert code == 0
     heads = [line.split()[0] for line in shown_on_screen(sent)]
     end = heads.index("unchanged,")
-    assert heads[end - 5 : end] == ["step", "1", "2", "3", "4"]
+    assert heads[end - 9 : end] == ["step", "1", "raw", "2", "raw", "3", "raw", "4", "raw"]

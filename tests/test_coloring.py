@@ -10,11 +10,10 @@ import torch
 from minigen.cli.color_list import color_list, measured_token
 from minigen.cli.color_views import ColoredTextView, LegendView, ListView
 from minigen.cli.coloring import SCALES, STYLES_OF_16, STYLES_OF_256, Coloring, level_of, value_of
-from minigen.cli.job import Flags, Measure, check_contradictions
+from minigen.cli.job import Measure
 from minigen.cli.painting import Cursor, Piece, ansi
 from minigen.cli.terminal import has_256_colors
 from minigen.cli.views import TextView
-from minigen.generation.errors import UsageError
 from minigen.generation.params import SamplingParams
 from minigen.generation.sampler import Sampler
 from minigen.generation.trace import Draw, Output
@@ -265,7 +264,7 @@ def test_the_legend_comes_before_the_first_text_only() -> None:
     view = LegendView(TextView(out, is_terminal=True), paper, coloring)
     run(ScriptedEngine(["text\n"]), view, Plan(prompt=PLAN.prompt, params=PLAN.params, num_samples=2))
     assert out.getvalue().splitlines() == [
-        "colour by prob: sure  0.9+   0.5+   0.1+   0.01+   less  unsure",
+        "colour by prob: likely  0.9+   0.5+   0.1+   0.01+   less  rare",
         "text",
         "---",
         "text",
@@ -291,8 +290,8 @@ def test_without_colour_the_text_stays_as_it_is_and_a_list_follows() -> None:
     assert out.getvalue() == "a\x1b[x]\n"
     assert listed.getvalue().splitlines() == [
         "",
-        "marks by prob: sure  # 0.9+  ## 0.5+  ### 0.1+  #### 0.01+",
-        "##### less  unsure",
+        "marks by prob: likely  # 0.9+  ## 0.5+  ### 0.1+  #### 0.01+",
+        "##### less  rare",
         "step   raw p  mark   token",
         '   1  0.4966  ###    "0"',
         '   2  0.4966  ###    "1"',
@@ -304,8 +303,8 @@ def test_without_colour_the_text_stays_as_it_is_and_a_list_follows() -> None:
     [
         ("prob", '   1  0.0010  #####  "a"'),
         ("rank", '   1       3  ##     "a"'),
-        ("entropy", '   1    1.50  ##     "a"'),
-        ("surprisal", '   1    9.97  #####  "a"'),
+        ("entropy", '   1     1.50  ##     "a"'),
+        ("surprisal", '   1       9.97  #####  "a"'),
     ],
 )
 def test_the_list_has_values_marks_and_tokens(measure: Measure, line: str) -> None:
@@ -321,10 +320,3 @@ def test_a_narrow_list_keeps_value_mark_and_token() -> None:
 
 def test_every_measure_says_what_its_five_levels_are() -> None:
     assert all(len(scale.labels) == len(scale.bounds) + 1 == 5 for scale in SCALES.values())
-
-
-@pytest.mark.parametrize("flag", ["json", "jsonl"])
-def test_colours_and_json_contradict(flag: str) -> None:
-    given: dict[str, Any] = {flag: True}
-    with pytest.raises(UsageError, match=f"--color-by and --{flag} contradict each other"):
-        check_contradictions(Flags(sampling={}, color_by="prob", **given))

@@ -22,7 +22,7 @@ from minigen.generation.scoring import Score
 from rich.cells import cell_len
 from rich.console import Console, Group
 from stubs import byte_tokenizer
-from tiny_folders import plain_logprobs, tiny_folder
+from tiny_folders import plain_logprobs, tiny_folder, without_template
 
 A, B, TEXT = "Be brief.", "Be long [/INST] é:", " So 🤖\x1b[2J"
 
@@ -162,7 +162,11 @@ def test_texts_come_from_files_and_stdin(
         (["-a", "x", "-b", "x", "--text", "y", "--system", "z"], "--system needs --chat"),
         (["-a", "x", "-b", "x", "--text", "y", "-q", "-v"], "--quiet and --verbose contradict"),
         (["-a", "x", "-b", "x", "--text", "y", "--top", "0"], "--top must be a whole number, 1 to 1000, not 0"),
-        (["--a-file", "-", "--b-file", "-", "--text", "y"], "Standard input can be read only once"),
+        (
+            ["--a-file", "-", "--b-file", "-", "--text", "y"],
+            "Standard input can be read only once: give - in one place.\n",
+        ),
+        (["-a", "x", "-b", "x", "--text", "y", "--device", "tpu"], "--device must be one of auto"),
         (["--a-file", "-", "-b", "x", "--text", "y", "--no-stdin"], "--no-stdin forbids it"),
         (["--a-file", "no-such-file", "-b", "x", "--text", "y"], "cannot be read"),
     ],
@@ -179,6 +183,12 @@ def test_wrong_usage_is_said_before_a_model_is_loaded(
 def test_what_does_not_fit_the_window_says_both_numbers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert diff(folder, "-a", "x", "-b", "x" * 120, "--text", "y" * 10) == 2
     assert "have 130 tokens, but the model's window is 128" in capsys.readouterr().err
+
+
+def test_a_model_without_a_chat_template_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = without_template(tiny_folder(tmp_path))
+    assert diff(folder, "-a", "x", "-b", "y", "--text", "z", "--chat") == 2
+    assert capsys.readouterr().err == f"minigen: The model {folder.name} has no chat template: leave --chat out.\n"
 
 
 def printed(table: Any, width: int) -> list[str]:

@@ -114,6 +114,11 @@ LIGHT = [
     ["presets", "show", "smollm2"],
     ["presets", "export", "smollm2", "--to", "hf"],
     ["models", "--help"],
+    ["score", "x", "--min-prob", "0.5"],
+    ["diff", "-a", "x", "-b", "y"],
+    ["tokens", "x", "--no-such-option"],
+    ["replay", "no-such-file"],
+    ["report", "no-such-file", "-o", "x.html"],
 ]
 
 

@@ -183,11 +183,11 @@ def test_tables_go_elsewhere_than_the_text() -> None:
     assert out.getvalue() == "ab"
     assert err.getvalue().split("\n") == [
         "",
-        'token 1: "0"  rank 1, 1.00 bits, u 0.10…',
+        'token 1: "0"  rank 1, entropy 1.00, sur…',
         "  token         raw p final p dropped by",
         '> "0"          0.4966  0.6000',
         "",
-        'token 2: "1"  rank 1, 1.00 bits, u 0.10…',
+        'token 2: "1"  rank 1, entropy 1.00, sur…',
         "  token         raw p final p dropped by",
         '> "1"          0.4966  0.6000',
         "",

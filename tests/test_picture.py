@@ -25,6 +25,7 @@ HOSTILE = [
     "\x00",
     "\ud800",
     "中🙂",
+    "\uffff",
 ]
 
 
@@ -58,12 +59,12 @@ def test_a_picture_shows_the_text_and_the_tables_of_a_token() -> None:
 @pytest.mark.parametrize("measure", ["prob", "rank", "entropy", "surprisal", None])
 def test_nothing_in_a_text_gets_out_of_a_picture(measure: Any) -> None:
     """MKP-2, SEC-1"""
-    picture = picture_of(traced(HOSTILE, prompt="".join(HOSTILE), model="<b>&"), measure=measure, tokens=range(1, 11))
+    picture = picture_of(traced(HOSTILE, prompt="".join(HOSTILE), model="<b>&"), measure=measure, tokens=range(1, 12))
     root = ElementTree.fromstring(picture)
     tags = {element.tag.removeprefix(SVG) for element in root.iter()}
     assert tags <= {"svg", "style", "defs", "clipPath", "rect", "g", "circle", "text"}
     assert not re.search(r"https?:(?!//www\.w3\.org/2000/svg)|url\((?!#)|@import|@font-face", picture)
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", picture)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff\ufffe\uffff]", picture)
     shown = "\n".join(texts(picture))
     for text in (
         "[/x]",

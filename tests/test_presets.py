@@ -166,6 +166,31 @@ def test_null_is_not_set(text: str) -> None:
             "sampling:\n  logit_bias:\n    5: 1\n    6: .inf",
             "4: sampling.logit_bias[6] must be token ids (0 or more) with a finite number or -inf each, not .inf.",
         ),
+        (
+            "sampling:\n  logit_bias:\n    5: 1\n    a: 1",
+            "4: sampling.logit_bias must have token ids (0 or more) as its keys, not 'a'.",
+        ),
+        (
+            "sampling: {logit_bias: {-1: x}}",
+            "1: sampling.logit_bias must have token ids (0 or more) as its keys, not -1.",
+        ),
+        (
+            "sampling: {logit_bias: {5: {a: 1}}}",
+            "1: sampling.logit_bias[5] must be token ids (0 or more) with a finite number or -inf each, not a mapping.",
+        ),
+        (
+            "sampling: {logit_bias: [5]}",
+            "1: sampling.logit_bias must be token ids (0 or more) with a finite number or -inf each, not [5].",
+        ),
+        ("sampling: {bad_words: {a: b}}", "1: sampling.bad_words must be a text or a list of texts, not a mapping."),
+        ("sampling: {stop: {no: }}", '1: the key no is read by YAML as false; put it in quotes: "no".'),
+        ("sampling:\n  stop: [{a: b}]", '2: sampling.stop must be a text or a list of texts, not [{"a": "b"}].'),
+        ("sampling: {end_token_ids: {a: b}}", "1: sampling.end_token_ids must be a list of token ids, not a mapping."),
+        (
+            "sampling: {end_token_ids: [{a: b}]}",
+            "1: sampling.end_token_ids must be token ids, 0 or more, not a mapping.",
+        ),
+        ("sampling: {top_k: {a: 1}}", "1: sampling.top_k must be a whole number, 0 or more, not a mapping."),
         ("prompt: {mode: caht}", "1: prompt.mode must be auto, chat or raw, not 'caht'."),
         (
             "prompt: {template: hi}",

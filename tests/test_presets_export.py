@@ -7,13 +7,16 @@ import pty
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
+import hypothesis as hyp
 import pytest
 import torch
 import yaml
+from hypothesis import strategies as st
 from minigen import presets
 from minigen.cli.presets import app
 from minigen.generation.chain import filter_stages
@@ -21,6 +24,8 @@ from minigen.generation.engine import Engine
 from minigen.generation.model import Model
 from minigen.generation.orders import RULES
 from minigen.generation.params import SamplingParams
+from minigen.generation.sources import ModelSettings, PathSource
+from minigen.presets import PromptSettings
 from minigen.presets.exporting import Export, Tool, export
 from stubs import byte_tokenizer, tiny_model
 from transformers import GenerationConfig, GenerationMixin
@@ -327,6 +332,20 @@ def test_what_vllm_does_otherwise_is_said_where_it_matters(settings: dict[str, A
     assert any(said in note for note in exported("vllm", **settings).notes)
 
 
+@pytest.mark.parametrize(("given", "held"), [(200, 99), (99, 99), (98, 98)])
+def test_more_tokens_at_least_than_at_most(given: int, held: int) -> None:
+    """vLLM refuses such a request."""
+    settings = {"min_new_tokens": given, "max_new_tokens": 99}
+    done = exported("vllm", **settings)
+    request = json.loads(done.text)
+    assert (request["min_tokens"], request["max_tokens"]) == (held, 99)
+    said = "min_new_tokens 200 is held to max_new_tokens 99, since vLLM refuses more."
+    assert (said in done.notes) == (given > 99)
+    done = exported("hf", **settings)
+    said = "transformers warns that min_new_tokens 200 is above max_new_tokens 99, and ends the text there."
+    assert (said in done.notes) == (given > 99)
+
+
 # llama.cpp
 
 
@@ -390,6 +409,24 @@ def test_texts_reach_llama_cpp_as_they_are() -> None:
     assert "--no-escape" not in arguments(exported("llama.cpp", stop="\n"))
 
 
+def test_what_no_argument_can_hold_is_left_out_and_said() -> None:
+    """A NUL ends an argument, and a shell drops it, so that another text would stop there."""
+    settings: dict[str, Any] = {"stop": ["a\0b", "END"], "dry_sequence_breakers": ["\0", ";"]}
+    done = exported("llama.cpp", prompt={"system": "S\0x", "template": "\0{input}"}, **settings)
+    words = arguments(done)
+    assert "\0" not in done.text
+    assert [words[i + 1] for i, word in enumerate(words) if word == "-r"] == ["END"]
+    assert [words[i + 1] for i, word in enumerate(words) if word == "--dry-sequence-breaker"] == [";"]
+    assert (words[words.index("-sys") + 1], words[words.index("-p") + 1]) == ("Sx", "{input}")
+    for said in (
+        'No argument can hold a NUL: the stop string "a\\u0000b" is left out.',
+        'No argument can hold a NUL: the sequence breaker "\\u0000" is left out.',
+        "No argument can hold a NUL: the system text stands without it.",
+        "No argument can hold a NUL: the template stands without it.",
+    ):
+        assert said in done.notes
+
+
 def test_raw_text_goes_to_llama_completion() -> None:
     words = arguments(exported("llama.cpp", prompt={"mode": "raw"}))
     assert words[:6] == ["llama-completion", "-hf", "org/name", "-no-cnv", "-p", "{input}"]
@@ -420,17 +457,28 @@ def test_a_seed_too_large_for_llama_cpp_is_named() -> None:
 
 
 def read_modelfile(text: str) -> list[tuple[str, str]]:
-    """Read a Modelfile the way ollama's parser does: a value ends with its line, unless a quote is open."""
-    lines, found = iter(text.splitlines(keepends=True)), []
-    for line in lines:
-        if line.startswith("#"):
-            continue
-        name, _, value = line.partition(" ")
-        if name == "PARAMETER":
-            name, _, value = value.partition(" ")
-        while (unquoted := _unquoted(value.strip())) is None:
-            value += next(lines)
-        found.append((name, "".join(char for char in unquoted if char.isprintable() or char in "\n\r\t")))
+    """Read a Modelfile the way ollama's parser does: letter by letter, and a value ends with its line once unquoted.
+
+    What cannot be printed is dropped as it is read, so it parts no quotes.
+    """
+    found: list[tuple[str, str]] = []
+    state, name, buffer = "nil", "", ""
+    for char in text:
+        if state == "nil" and char not in " \t\r\n":
+            state, buffer = ("comment", "") if char == "#" else ("name", char)
+        elif state == "comment":
+            state = "nil" if char in "\r\n" else "comment"
+        elif state in ("name", "parameter") and char in " \t":
+            state, name, buffer = ("parameter" if buffer == "PARAMETER" else "value"), buffer, ""
+        elif state in ("name", "parameter"):
+            assert char.isalnum() or char == "_", f"{char!r} in a name"
+            buffer += char
+        elif state == "value" and char in "\r\n" and (unquoted := _unquoted(buffer.strip())) is not None:
+            found.append((name, unquoted))
+            state, buffer = "nil", ""
+        elif state == "value" and (char.isprintable() or char in " \t\r\n"):
+            buffer += char
+    assert state == "nil", "the last value is not whole"
     return found
 
 
@@ -483,11 +531,69 @@ def test_texts_reach_ollama_as_they_are(text: str) -> None:
     assert [value for name, value in read if name == "stop"] == [text, "END"]
 
 
-@pytest.mark.parametrize(("text", "said"), [('a """ b', "three double quotes"), ("a\u200bb\x1b", "'\\x1b', '\\u200b'")])
-def test_what_a_modelfile_cannot_hold_is_said(text: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "said", "read"),
+    [
+        ('a """ b', "three double quotes", 'a " b'),
+        ('a """""\nPARAMETER top_k 1\n', "three double quotes", 'a "\nPARAMETER top_k 1\n'),
+        ('""\u200b"\nFROM x', "three double quotes", '"\nFROM x'),
+        ("a\u200bb\x1b", "'\\x1b', '\\u200b'", "ab"),
+    ],
+)
+def test_what_a_modelfile_cannot_hold_is_said(text: str, said: str, read: str) -> None:
+    """SEC-7"""
     done = exported("ollama", prompt={"system": text})
     assert any(said in note for note in done.notes)
-    assert read_modelfile(done.text)[0] == ("FROM", "hf.co/org/name")
+    assert read_modelfile(done.text)[:2] == [("FROM", "hf.co/org/name"), ("SYSTEM", read)]
+
+
+HOSTILE = st.lists(
+    st.sampled_from(
+        [*'"\n\r\t {}#\0\x1b\x85\u200b\u2028é', '""', '"""', "\nFROM x", "\nPARAMETER top_k 1", "\nSYSTEM y"]
+    ),
+    max_size=12,
+).map("".join)
+
+
+@hyp.settings(max_examples=100, deadline=None, database=None, suppress_health_check=list(hyp.HealthCheck))
+@hyp.given(system=HOSTILE, template=HOSTILE, path=HOSTILE, stops=st.lists(HOSTILE.filter(bool), max_size=3))
+@hyp.example(system='"""""\nFROM x', template='"""""\nFROM x', path='"""""\nFROM x', stops=['"""""\nFROM x'])
+@hyp.example(system='""\u200b"\nFROM x', template='""{', path='""\0"\nFROM x', stops=["\0", "a\0b", "\r"])
+def test_no_text_breaks_out_of_its_quotes_in_a_modelfile(
+    system: str, template: str, path: str, stops: list[str]
+) -> None:
+    """SEC-7"""
+    preset = presets.load("greedy")
+    numbers = [name for name, _ in read_modelfile(export(preset, "ollama").text) if name.islower()]
+    for mode, key in (("chat", "SYSTEM"), ("raw", "TEMPLATE")):
+        given = replace(
+            preset,
+            model=ModelSettings(sources=(PathSource(Path(f"m{path}")),)),
+            prompt=PromptSettings(mode=mode, system=system, template=f"{template}{{input}}"),
+            sampling={**preset.sampling, "stop": tuple(stops)},
+        )
+        done = export(given, "ollama")
+        read = read_modelfile(done.text)
+        kept = [text for text in stops if '"""' not in text and all(map(_is_held, text))]
+        assert [name for name, _ in read] == ["FROM", key, *numbers, *["stop"] * len(kept)]
+        assert [value for name, value in read if name == "stop"] == kept
+        assert not any('"""' in value for _, value in read)
+        if mode == "chat":
+            assert dict(read)["SYSTEM"] == re.sub('"{3,}', '"', "".join(filter(_is_held, system)))
+
+
+def _is_held(char: str) -> bool:
+    return char.isprintable() or char in "\n\r\t"
+
+
+@pytest.mark.parametrize("text", ['a"""b', "a\0b", "a\u200bb", "\x1b"])
+def test_a_stop_string_that_a_modelfile_would_change_is_left_out_and_said(text: str) -> None:
+    """Another text would end there."""
+    done = exported("ollama", stop=["END", text])
+    assert [value for name, value in read_modelfile(done.text) if name == "stop"] == ["END"]
+    assert (
+        f"A Modelfile cannot hold the stop string {json.dumps(text, ensure_ascii=False)}: it is left out." in done.notes
+    )
 
 
 def test_raw_text_is_a_template_of_its_own_in_ollama() -> None:

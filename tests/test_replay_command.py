@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -85,6 +86,16 @@ def test_no_option_gives_the_run_again(trace: Path, capsys: pytest.CaptureFixtur
     assert found["file"] == str(trace)
     assert [token["id"] for token in found["tokens"]] == [token["recorded_id"] for token in found["tokens"]]
     assert [token["text"] for token in found["tokens"]] == ["[/b]", "\x1b[2J", "中\u202e", " Paris", " Lyon", "<|end|>"]
+
+
+def test_the_page_lists_every_key(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "trace.md").read_text("utf-8")
+    section = page[page.index("## The JSON of a replay") :]
+    found = document(capsys, str(trace))
+    rows = re.findall(r"^\| (`[^|]+) \|", section, re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(found)
+    named = section[section.index("A token has") :]
+    assert set(re.findall(r"`(\w+)`", named)) - {"null"} == set(found["tokens"][0])
 
 
 def test_what_other_settings_would_have_chosen(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:

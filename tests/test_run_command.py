@@ -359,7 +359,10 @@ USAGE: list[tuple[list[str], str]] = [
     (["run", "x", "--seed", "18446744073709551616"], "--seed must be a whole number, 0 to 2^63-1, not 18446744"),
     (["run", "x", "-n", "1025"], "--num-samples must be a whole number, 1 to 1024, not 1025."),
     (["run", "x", "--threads", "0"], "--threads must be a whole number, 1 to 4096, not 0."),
-    (["run", "x", "--logit-bias", "a=1"], "--logit-bias must be ID=B, a token id and a number, such as 257=-5, not"),
+    (
+        ["run", "x", "--logit-bias", "a=1"],
+        "--logit-bias must be ID=B, a token id (minigen tokens TEXT shows it) and a number, such as 257=-5, not",
+    ),
     (["run", "x", "--stop", ""], "--stop must be at most 64 strings, none of them empty"),
     (["run", "x", "--device", "tpu"], "--device must be one of auto, cuda"),
     (["run", "x", "--dtype", "bfloat32"], "--dtype must be one of auto, float32, float16, bfloat16, not"),

@@ -1,5 +1,6 @@
 """Every sampling flag reaches the sampler: the command writes what the plain loop writes under the same settings."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -67,8 +68,9 @@ def test_a_flag_does_what_its_setting_does(
 WRONG = [
     (["--allowed-token-ids", "1,x"], "--allowed-token-ids must be token ids, 0 or more, parted by commas, not '1,x'."),
     (["--allowed-token-ids=-1"], "--allowed-token-ids must be token ids, 0 or more, not -1."),
-    (["--end-token-ids", ""], "--end-token-ids must be token ids, 0 or more, parted by commas, not ''."),
-    (["--bad-words", ""], "--bad-words must be at most 64 strings, none of them empty, not ['']."),
+    (["--end-token-ids", "", "--end-token-ids", "5"], "--end-token-ids must be token ids, 0 or more, parted by commas"),
+    (["--end-token-ids", "5,"], "--end-token-ids must be token ids, 0 or more, parted by commas, not '5,'."),
+    (["--bad-words", "", "--bad-words", "a"], "--bad-words must be at most 64 strings, none of them empty, not ['', "),
     (["--bad-words", "caf\udce9"], "The input must be UTF-8, and --bad-words has the byte 0xe9 at offset 3"),
     (["--dry-base", "0.5"], "--dry-base must be 1 to 100, not 0.5."),
     (["--xtc-probability", "two"], "--xtc-probability must be a number, 0 to 1, not 'two'."),
@@ -80,6 +82,20 @@ WRONG = [
 def test_a_wrong_value_names_its_flag(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "x", *flags]) == 2
     assert capsys.readouterr().err.startswith(f"minigen: {message}")
+
+
+@pytest.mark.parametrize("name", ["bad_words", "dry_sequence_breakers", "allowed_token_ids", "end_token_ids"])
+def test_a_single_empty_value_empties_the_list_of_a_preset(
+    name: str, model_folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    preset, flag = tmp_path / "mine.yaml", "--" + name.replace("_", "-")
+    preset.write_text(f"sampling: {{{name}: {'[97, 98]' if 'ids' in name else '[e, t]'}, max_new_tokens: 2}}\n")
+    arguments = ["run", "x", "--raw", "-p", str(preset), "-m", model_folder, "--device", "cpu", "--json"]
+    assert main([*arguments, flag, ""]) == 0
+    given = json.loads(capsys.readouterr().out)["settings"][name]
+    assert given == {"value": [], "origin": f"flag {flag}"}
+    assert main(arguments) == 0
+    assert len(json.loads(capsys.readouterr().out)["settings"][name]["value"]) == 2
 
 
 def test_an_id_past_the_vocabulary_is_refused_before_the_load(

@@ -27,7 +27,7 @@ from minigen.generation.scoring import Score
 from rich.cells import cell_len
 from rich.console import Console
 from stubs import byte_tokenizer
-from tiny_folders import plain_logprobs, tiny_folder
+from tiny_folders import plain_logprobs, tiny_folder, without_template
 
 COMMAND = [sys.executable, "-m", "minigen.cli"]
 TEXT = "Hi [/INST] é🤖\r\n\t\x1b[2J!"
@@ -81,7 +81,7 @@ def test_the_document_equals_plain_transformers(folder: Path, capsys: pytest.Cap
         assert token["expected"] == byte_tokenizer().decode([token["expected_id"]])
     mean = float(rows[:-1].gather(-1, torch.tensor(ids)[1:, None]).mean())
     assert found["perplexity"] == pytest.approx(math.exp(-mean), rel=1e-4)
-    assert found["bits_per_byte"] == pytest.approx(-mean / math.log(2), rel=1e-4)
+    assert found["bits_per_byte"] == pytest.approx(-mean / math.log(2) * (len(ids) - 1) / len(ids), rel=1e-4)
     assert (found["window"], found["stride"], found["num_windows"], found["context"]) == (128, 64, 1, None)
     counts = {"context_tokens": 0, "text_tokens": len(ids), "scored_tokens": len(ids) - 1, "total_tokens": len(ids)}
     assert found["usage"] == counts
@@ -165,7 +165,7 @@ def test_the_most_surprising_tokens_have_line_and_column(folder: Path, capsys: p
         assert one["surprisal"] == found["tokens"][one["index"]]["surprisal"]
     assert score(folder, text, "--top-surprising", "4") == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0].split() == ["line:col", "bits", "token", "expected"]
+    assert out[0].split() == ["line:col", "surprisal", "token", "expected"]
     assert [line.split()[:2] for line in out[1:5]] == [
         [f"{one['line']}:{one['column']}", f"{one['surprisal']:.2f}"] for one in listed
     ]
@@ -179,7 +179,7 @@ def test_the_table_shows_every_token_and_then_the_sums(folder: Path, capsys: pyt
     captured = capsys.readouterr()
     title, *rows = captured.out.splitlines()
     assert captured.err == ""
-    assert title.split() == ["token", "log", "p", "rank", "bits", "expected"]
+    assert title.split() == ["token", "log", "p", "rank", "surprisal", "expected"]
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", captured.out)
     for number, (row, token) in enumerate(zip(rows, found["tokens"], strict=False), start=1):
         assert row.split()[0] == str(number)
@@ -224,6 +224,7 @@ def test_options_are_ranked_by_the_whole_and_by_the_token(folder: Path, capsys: 
 
 
 def test_options_are_parted_at_commas_and_spaces_are_kept() -> None:
+    assert split_options(["a\\\\,b", "c\\\\", "d\\\\\\,e\\n"]) == ("a\\", "b", "c\\", "d\\,e\\n")
     assert split_options([" Paris, Lyon", "a\\,b,c"]) == (" Paris", " Lyon", "a,b", "c")
     for values, message in ((["a,,b"], "empty"), ([""], "empty"), (["a,b", "a"], "'a' twice")):
         with pytest.raises(UsageError, match=message):
@@ -271,6 +272,9 @@ def test_the_probability_of_several_tokens_is_their_product(folder: Path, capsys
         (["x", "--top-surprising", "0"], "--top-surprising must be a whole number, 1 or more, not 0"),
         (["x", "--stride", "0"], "--stride must be a whole number, 1 or more, not 0"),
         (["x", "--window", "1"], "--window must be a whole number, 2 or more, not 1"),
+        (["x", "--window", "3", "--stride", "4"], "--stride must be a whole number, 1 to 2, not 4"),
+        (["x", "--device", "tpu"], "--device must be one of auto"),
+        (["x", "--dtype", "fp16"], "--dtype must be one of auto"),
         (["x", "--chat"], "--chat needs a turn to answer"),
         (["x", "--system", "y"], "--system needs --chat"),
         (["x", "-q", "-v"], "--quiet and --verbose contradict"),
@@ -290,9 +294,22 @@ def test_wrong_usage_is_said_before_a_model_is_loaded(
 
 def test_a_window_beyond_the_model_s_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert score(folder, "x", "--window", "129") == 2
-    assert capsys.readouterr().err == "minigen: window must be a whole number, 2 to 128, not 129.\n"
+    assert capsys.readouterr().err == "minigen: --window must be a whole number, 2 to 128, not 129.\n"
+    assert score(folder, "x", "--stride", "128") == 2
+    assert capsys.readouterr().err == "minigen: --stride must be a whole number, 1 to 127, not 128.\n"
     assert score(folder, "x" * 126, "--options", " red") == 2
     assert "have 130 tokens, but the model's window is 128" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [["--context", "y"], ["--expect", "y", "--min-prob", "0.1"]])
+def test_a_model_without_a_chat_template_is_said(
+    flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = without_template(tiny_folder(tmp_path))
+    assert score(folder, "x", "--chat", *flags) == 2
+    assert capsys.readouterr().err == f"minigen: The model {folder.name} has no chat template: leave --chat out.\n"
+    assert score(folder, "x", "--chat", "--system", "z", *flags) == 2
+    assert "has no chat template: leave --chat and --system out." in capsys.readouterr().err
 
 
 def test_logits_that_are_no_numbers_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -427,7 +444,7 @@ def test_every_table_holds_at_any_width(width: int) -> None:
         assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202e]", "".join(lines))
     if width >= 20:
         rows = printed(tables[0], width)
-        assert "bits" in rows[0]
+        assert "surprisal" in rows[0]
         assert "17811.05" in rows[2]
     if width >= 40:
         assert "expected" in printed(tables[0], width)[0]

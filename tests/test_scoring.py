@@ -239,7 +239,7 @@ def test_a_model_without_a_known_window_reads_all_at_once_unless_one_is_given() 
 # --- sums
 
 
-def test_perplexity_and_bits_per_byte_are_of_the_scored_tokens_alone() -> None:
+def test_perplexity_is_of_the_scored_tokens_and_bits_per_byte_of_the_whole_text() -> None:
     model = wrapped()
     reading = read(model, read_alone(model.tokenizer, TEXT))
     scores = flat(score_text(model, reading))
@@ -249,7 +249,7 @@ def test_perplexity_and_bits_per_byte_are_of_the_scored_tokens_alone() -> None:
     assert summary.num_scored == len(ids) - 1
     assert summary.logprob == pytest.approx(float(logprobs.sum()), abs=1e-3)
     assert summary.perplexity == pytest.approx(math.exp(-float(logprobs.mean())), rel=1e-4)
-    assert summary.bits_per_byte == pytest.approx(-float(logprobs.sum()) / math.log(2) / (len(ids) - 1), rel=1e-4)
+    assert summary.bits_per_byte == pytest.approx(-float(logprobs.sum()) / math.log(2) / len(ids), rel=1e-4)
 
 
 def test_nothing_scored_has_no_mean() -> None:

@@ -75,11 +75,11 @@ def written(lines: Sequence[RenderableType], width: int = 80) -> list[str]:
 
 def test_each_stage_has_a_line_in_the_order_of_the_chain() -> None:
     assert written(stage_lines(inspected_draw(), width=80)) == [
-        "stage                 tokens left  mass removed   bits  chosen p  rank",
-        "raw                         49152             0   2.16    0.7706    12",
-        "no_repeat_ngram_size        49150        <.0001   2.10    0.7707    12",
-        "temperature                 49150             0   1.20    0.8906    12",
-        "top_p                           2        0.0312   0.25    1.0000     1",
+        "stage                 tokens left  mass removed  entropy  chosen p  rank",
+        "raw                         49152             0     2.16    0.7706    12",
+        "no_repeat_ngram_size        49150        <.0001     2.10    0.7707    12",
+        "temperature                 49150             0     1.20    0.8906    12",
+        "top_p                           2        0.0312     0.25    1.0000     1",
     ]
 
 

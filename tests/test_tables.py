@@ -62,7 +62,7 @@ def written(table: RenderableType, width: int = 80) -> list[str]:
 def test_a_table_shows_both_stages_what_dropped_a_token_and_the_chosen_one() -> None:
     """STA-5, TOK-3"""
     assert written(candidate_table(3, DRAW, WORDS, width=80)) == [
-        'token 3: " bc"  rank 2, 1.75 bits, u 0.5000',
+        'token 3: " bc"  rank 2, entropy 1.75, surprisal 2.00 bits, u 0.5000',
         "   rank  token                   id     logit   raw p  final p  dropped by",
         '      1  "a"                      0    -0.693  0.5000   0.6667',
         '>     2  " bc"                    1    -1.386  0.2500   0.3333',
@@ -125,8 +125,8 @@ def test_few_rows_keep_the_chosen_token() -> None:
 
 def test_the_summary_has_a_line_for_each_token() -> None:
     assert written(summary_table([summary_row(1, DRAW, WORDS)], width=80)) == [
-        "step  token                  id   raw p  final p  rank   bits  runner-up (raw p)",
-        '   1  " bc"                   1  0.2500   0.3333     2   1.75  0.5000 "a"',
+        "step  token                id   raw p  final p  rank  entropy  likeliest other",
+        '   1  " bc"                 1  0.2500   0.3333     2     1.75  0.5000 "a"',
     ]
 
 

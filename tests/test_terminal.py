@@ -115,17 +115,17 @@ def test_the_table_lives_beneath_the_open_line_and_goes(usual: Terminal) -> None
     assert screens[2][:5] == [
         "one",
         "two",
-        'token 2: "1"  rank 1, 1.00 bits, u 0.1000',
+        'token 2: "1"  rank 1, entropy 1.00, surprisal 1.01 bits, u 0.1000',
         "   rank  token                   id     logit   raw p  final p  dropped by",
         '>     1  "1"                      1     1.000  0.4966   0.6000',
     ]
     assert [line for line in usual.lines() if line] == [
         "one",
         "two three",
-        "step  token                  id   raw p  final p  rank   bits  runner-up (raw p)",
-        '   1  "0"                     0  0.4966   0.6000     1   1.00',
-        '   2  "1"                     1  0.4966   0.6000     1   1.00',
-        '   3  "2"                     2  0.4966   0.6000     1   1.00',
+        "step  token                id   raw p  final p  rank  entropy  likeliest other",
+        '   1  "0"                   0  0.4966   0.6000     1     1.00',
+        '   2  "1"                   1  0.4966   0.6000     1     1.00',
+        '   3  "2"                   2  0.4966   0.6000     1     1.00',
     ]
 
 

@@ -20,7 +20,7 @@ from minigen.generation.prompt import encode_chat, encode_raw
 from rich.cells import cell_len
 from rich.console import Console
 from stubs import CHAT_TEMPLATE, byte_tokenizer, sentencepiece_tokenizer, wordpiece_tokenizer
-from tiny_folders import tiny_folder
+from tiny_folders import tiny_folder, without_template
 
 SPELT = "a<|end|>\n user: 🤖"
 
@@ -211,6 +211,7 @@ def test_the_table_holds_at_any_width(width: int) -> None:
         ([], 'There is no text: give one as an argument (minigen tokens "...")'),
         (["x", "--system", "y"], "--system needs --chat"),
         (["x", "--chat-template", "-", "--no-stdin"], "--no-stdin forbids it"),
+        (["-", "--chat-template", "-"], "Standard input can be read only once: give - in one place.\n"),
         (["x", "-f", "no-such-file"], "cannot be read"),
     ],
 )
@@ -224,15 +225,12 @@ def test_wrong_usage_is_said_before_anything_is_loaded(
 
 
 def test_a_model_without_a_template_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tiny_folder(tmp_path)
-    for name in ("chat_template.jinja", "tokenizer_config.json"):
-        if (folder / name).exists() and name.endswith("jinja"):
-            (folder / name).unlink()
-    config = json.loads((folder / "tokenizer_config.json").read_text())
-    config.pop("chat_template", None)
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    folder = without_template(tiny_folder(tmp_path))
     assert tokens(folder, "x", "--chat") == 2
-    assert "has no chat template" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        f"minigen: The model {folder.name} has no chat template: give one with --chat-template FILE, "
+        "or leave --chat out.\n"
+    )
     (folder / "t.jinja").write_text("<{{ messages[-1]['content'] }}>")
     assert tokens(folder, "x", "--chat-template", str(folder / "t.jinja"), "--json") == 0
     assert column(document(capsys), "origin") == ["template", "user", "template"]

@@ -375,6 +375,18 @@ def test_data_is_held_against_a_schema(value: Any, schema: dict[str, Any], messa
         fitted(value, schema)
 
 
+def test_documents_that_list_tokens_hold_no_leading_logits(tmp_path: Path) -> None:
+    """STA-9"""
+    (output,) = written(tmp_path / "run.trace", rows_of(1), SamplingParams(seed=5))
+    sample = Sample(index=0, seed=5, stats=RunStats(), does_keep_outputs=True)
+    sample.stats.begin(1)
+    sample.take(output)
+    (kept,) = sample.outputs
+    assert kept.draw is not None
+    assert kept.draw.leading is None
+    assert kept.draw.candidates
+
+
 def run_raw(folder: str, *arguments: str) -> int:
     return main(["run", "ab", "--raw", "-m", folder, *arguments])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -24,3 +25,13 @@ def plain_logprobs(folder: Path, ids: list[int]) -> torch.Tensor:
     with torch.no_grad():
         logprobs: torch.Tensor = model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
     return logprobs
+
+
+def without_template(folder: Path) -> Path:
+    """Take the chat template from a saved model."""
+    (folder / "chat_template.jinja").unlink(missing_ok=True)
+    path = folder / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    config.pop("chat_template", None)
+    path.write_text(json.dumps(config))
+    return folder

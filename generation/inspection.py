@@ -107,7 +107,7 @@ def _leading(token_id: int, raw: Tensor, ids: Tensor) -> Leading:
         num_others=num_others,
         others_logsumexp=logsumexps[0],
         others_heated=logsumexps[1:],
-        deviation=float(row[row > -np.inf].std(dtype=np.float64)),
+        deviation=float((row if row.min() > -np.inf else row[row > -np.inf]).std(dtype=np.float64)),
     )
 
 

@@ -16,7 +16,7 @@ Place = tuple[float, float, float]  # an argument, and a function's value and sl
 
 HEAD = 512  # tokens that are ranked at first
 HOTTEST = 0.01  # 1/T at the highest temperature that may be set, 100
-CLOSE = 1e-7  # after a Newton step this small, relative to where it led from, only errors of rounding are left
+CLOSE = 2e-7  # a step leaves an error of about the square of this
 MAX_STEPS = 100
 
 
@@ -82,10 +82,11 @@ class Ranking:
                 high = inverse
             else:
                 low = inverse
-            if abs(goal - odds) <= CLOSE * inverse * slope:
-                return 1 / (inverse + (goal - odds) / slope) if slope > 0 else 1 / inverse
             here = (inverse, odds, slope)
             guess = _reaching(goal, here, before)
+            reach = abs(before[0] - inverse) if before is not None and before[2] > 0 else inverse
+            if abs(guess - inverse) * reach <= CLOSE * inverse**2:
+                return 1 / guess
             guess = HOTTEST if guess < HOTTEST and low == 0 else guess
             inverse, before = guess if low < guess < high else _between(low, high), here
         return 1 / inverse

@@ -193,7 +193,7 @@ def test_the_waterfall_is_in_the_order_that_ran_and_margins_are_not_computed() -
     assert [one.dropped_by for one in found.candidates][4:] == ["top_p"] * 4
 
 
-def test_a_replay_in_another_order_is_not_decided_but_the_recorded_one_is_kept() -> None:
+def test_a_replay_follows_another_order() -> None:
     ids = leading_ids(L, 8)
     leading = Leading(
         token_ids=ids.tolist(), logits=L[ids].tolist(), num_others=0, others_logsumexp=-math.inf, deviation=1.9
@@ -202,8 +202,9 @@ def test_a_replay_in_another_order_is_not_decided_but_the_recorded_one_is_kept()
     steps = [RecordedStep(token_id=0, rank=1, leading=leading)]
     recording = Recording(params=params, seed=1, prompt_ids=[1], steps=steps, vocab_size=8)
     assert [step.token_id for step in replay(recording, params)] == [0]
-    (undecided,) = replay(recording, SamplingParams(order="mlx", top_p=0.5))
-    assert (undecided.token_id, undecided.reason) == (None, "the order is mlx's, and a replay knows minigen's only")
+    changed = SamplingParams(order="mlx", top_p=0.5, seed=1)
+    (step,) = replay(recording, changed)
+    assert (step.is_decided, step.token_id) == (True, Sampler(changed, prompt_ids=[1]).draw(L).token_id)
     (own,) = replay(recording, SamplingParams(top_k=1))
     assert own.token_id == 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,23 +13,17 @@ import typer
 
 from ..generation.ranges import Range
 from . import options as o
-from .job import Measure
+from .coloring import Measure
 from .notes import Notes
 from .option_kinds import number
 
 if TYPE_CHECKING:
     from .destination import Destination
+    from .trace_file import Trace
 
 TraceName = Annotated[
     Path, typer.Argument(metavar="FILE", help="A file that minigen run --trace wrote; - is standard input.")
 ]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "-o", "--output", metavar="FILE", show_default=False,
-        help="Write it here; without it, to standard output, unless that is a terminal.",
-    ),
-]  # fmt: skip
 Svg = Annotated[bool, typer.Option("--svg", metavar="", help="Draw the terminal's view instead of a page.")]
 ColorBy = Annotated[
     Measure | None,
@@ -55,18 +50,17 @@ Columns = Annotated[
         help="With --svg: the columns of the terminal in the picture (default: 80).",
     ),
 ]  # fmt: skip
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", metavar="", help="Hide the note of what was written.")]
 
 
 def report(
     file: TraceName,
-    output: Output = None,
+    output: o.OutputFile = None,
     svg: Svg = False,
     color_by: ColorBy = None,
     token: Token = None,
     sample: SampleNumber = None,
     columns: Columns = None,
-    quiet: Quiet = False,
+    quiet: o.Quiet = False,
     debug: o.Debug = False,  # main() sees to it
 ) -> None:
     """Write a traced run as a web page: the text coloured by any measure, and how each token was chosen.
@@ -78,40 +72,75 @@ def report(
 
     Example: minigen report run.trace --svg --color-by surprisal --token 3 -o run.svg
     """
-    from ..generation.errors import UsageError
-    from ..generation.progress import bytes_text
-    from .destination import Destination
-    from .terminal import is_terminal
     from .trace_reading import read_trace
 
-    what = "picture" if svg else "page"
-    if not svg and any(each is not None for each in (color_by, token or None, sample, columns)):
-        raise UsageError("--color-by, --token, --sample and --columns need --svg: on the page they can be chosen.")
-    if output is None and is_terminal(sys.stdout):
-        name = "run.svg" if svg else "report.html"
-        raise UsageError(f"The {what} would fill the terminal: name a file for it, such as --output {name}.")
-    if output is not None and _are_same(file, output):
-        raise UsageError(f"--output {str(output)!r} is the trace itself: give the {what} another name.")
+    look = Look(is_svg=svg, measure=color_by, tokens=tuple(token or ()), sample=sample, columns=columns)
+    _check(file, output, look)
     notes = Notes(sys.stderr, is_quiet=quiet)
     trace = read_trace(file)
     for warning in trace.warnings:
         notes.warn(warning)
-    if svg:
-        from .picture import COLUMNS, picture_of
+    _deliver(_drawn(trace, look), output, look, notes)
 
-        page = picture_of(
-            trace, sample=sample or 0, measure=color_by or "surprisal", tokens=token or (), columns=columns or COLUMNS
-        )
-    else:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What is to be made of a trace: a page, or a picture of some of it."""
+
+    is_svg: bool
+    measure: Measure | None
+    tokens: tuple[int, ...]  # from 1
+    sample: int | None  # from 0
+    columns: int | None
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return "picture" if self.is_svg else "page"
+
+
+def _check(file: Path, output: Path | None, look: Look) -> None:
+    """Refuse flags that a page has no use for, and places where it cannot go."""
+    from ..generation.errors import UsageError
+    from .terminal import is_terminal
+
+    if not look.is_svg and (look.tokens or any(each is not None for each in (look.measure, look.sample, look.columns))):
+        raise UsageError("--color-by, --token, --sample and --columns need --svg: on the page they can be chosen.")
+    if output is None and is_terminal(sys.stdout):
+        example = "run.svg" if look.is_svg else "report.html"
+        raise UsageError(f"The {look.name} would fill the terminal: name a file for it, such as --output {example}.")
+    if output is not None and _are_same(file, output):
+        raise UsageError(f"--output {str(output)!r} is the trace itself: give the {look.name} another name.")
+
+
+def _drawn(trace: Trace, look: Look) -> str:
+    """Give the page or the picture."""
+    if not look.is_svg:
         from .report_page import page_of
 
-        page = page_of(trace)
+        return page_of(trace)
+    from .picture import COLUMNS, picture_of
+
+    return picture_of(
+        trace,
+        sample=look.sample or 0,
+        measure=look.measure or "surprisal",
+        tokens=look.tokens,
+        columns=look.columns or COLUMNS,
+    )
+
+
+def _deliver(page: str, output: Path | None, look: Look, notes: Notes) -> None:
+    """Write what was made, and say how large it is where it went into a file."""
+    from ..generation.progress import bytes_text
+    from .destination import Destination
+
     with Destination(output) as destination:
         if isinstance(destination.stream, io.TextIOWrapper):
             destination.stream.reconfigure(encoding="utf-8", newline="")  # which the page says of itself
         _write(page, destination)
     if destination.is_file:
-        notes.note(f"The {what} has {bytes_text(len(page.encode()))}: {output}")
+        notes.note(f"The {look.name} has {bytes_text(len(page.encode()))}: {output}")
 
 
 def _write(page: str, destination: Destination) -> None:

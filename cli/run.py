@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,10 +15,13 @@ from .option_groups import MODEL, SAMPLING, WORLD, sampling_settings, takes
 
 if TYPE_CHECKING:
     from ..generation.model import Model
+    from ..generation.prompt import Prompt
+    from ..presets import Settings
     from .destination import Destination
     from .interrupts import Interrupts
     from .job import Flags, Job
     from .samples import Run
+    from .trace_writing import TraceView
     from .views import View
 
 
@@ -85,17 +89,21 @@ def execute(given: Flags, notes: Notes, interrupts: Interrupts) -> int:
         return _generate(given, build_job(given, notes), destination, trace, notes, interrupts)
 
 
-def _generate(
-    given: Flags, job: Job, destination: Destination, trace: Destination | None, notes: Notes, interrupts: Interrupts
-) -> int:
-    from dataclasses import replace
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loaded:
+    """What a run starts from once its model is there."""
 
+    model: Model
+    settings: Settings
+    prompt: Prompt
+    load_seconds: float
+
+
+def _loaded(given: Flags, job: Job, notes: Notes) -> _Loaded:
+    """Load the model, settle what depends on it, and turn the prompt into ids."""
     from .. import presets
     from .encoding import choose_mode, encode
     from .opening import open_model
-    from .reporting import Report
-    from .samples import Run
-    from .token_names import TokenNames
     from .vocabulary import check_token_ids
 
     check_token_ids(job)
@@ -107,30 +115,32 @@ def _generate(
     settings = replace(settings, device=model.device, dtype=model.dtype, mode=choose_mode(settings, job, model, notes))
     prompt = encode(job, model, settings, notes)
     notes.status(f"reading the prompt ({len(prompt.ids)} tokens) ...")
+    return _Loaded(model=model, settings=settings, prompt=prompt, load_seconds=load_seconds)
 
+
+def _generate(
+    given: Flags, job: Job, destination: Destination, trace: Destination | None, notes: Notes, interrupts: Interrupts
+) -> int:
+    loaded = _loaded(given, job, notes)
     from ..generation.engine import Engine
     from .generating import Generation, Plan
+    from .reporting import Report
+    from .samples import Run
 
-    choices = settings.choices()
+    model, params, choices = loaded.model, loaded.settings.params, loaded.settings.choices()
     shared = Run(model=model.name, preset=job.preset.name, prompt=job.prompt, settings=choices, device=model.device)
-    inspected = settings.params if job.is_inspected and job.format == "text" else None
+    inspected = params if job.is_inspected and job.format == "text" else None
     report = Report(shared, notes, is_verbose=given.verbose, is_quiet=given.quiet, inspected=inspected)
     plan = Plan(
-        prompt=prompt,
-        params=settings.params,
+        prompt=loaded.prompt,
+        params=params,
         num_samples=job.num_samples,
         inspection=job.inspection,
         does_keep_outputs=job.format != "text" and job.is_inspected,
-        load_seconds=load_seconds,
+        load_seconds=loaded.load_seconds,
     )
-
     view = _view(given, job, shared, model, destination)
-    tracer = None
-    if trace is not None:
-        from .trace_writing import TraceView, header_facts
-
-        facts = header_facts(model, prompt.ids, settings.params, job.inspection.num_leading)
-        view = tracer = TraceView(view, trace, shared, TokenNames(model.tokenizer), facts)
+    tracer = None if trace is None else _tracer(view, trace, shared, loaded, job)
 
     def start(seed: int) -> None:
         destination.keep()  # from here on what there is of the text is kept
@@ -138,7 +148,18 @@ def _generate(
         if tracer is not None:
             tracer.start(seed)
 
-    return Generation(Engine(model), plan, view, notes, interrupts, start=start, report=report.end).run()
+    generation = Generation(Engine(model), plan, tracer or view, notes, interrupts, start=start, report=report.end)
+    return generation.run()
+
+
+def _tracer(view: View, trace: Destination, shared: Run, loaded: _Loaded, job: Job) -> TraceView:
+    """Give the view that also writes the trace."""
+    from .token_names import TokenNames
+    from .trace_writing import TraceView, header_facts
+
+    model = loaded.model
+    facts = header_facts(model, loaded.prompt.ids, loaded.settings.params, job.inspection.num_leading)
+    return TraceView(view, trace, shared, TokenNames(model.tokenizer), facts)
 
 
 def _view(given: Flags, job: Job, shared: Run, model: Model, destination: Destination) -> View:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from .coloring import Coloring
     from .margin_words import MarginWords
+    from .stage_tables import StageNote
     from .tables import Names, SummaryRow
 
 REDRAW_SECONDS = 0.1
@@ -51,7 +52,7 @@ class LiveView:
         self._open = OpenLine()
         self._draw: Draw | None = None
         self._rows: list[SummaryRow] = []
-        self._kept: list[str] = []  # of each row's stages
+        self._kept: list[StageNote] = []  # of each row's stages
         self._drawn_at = float("-inf")
         if self._coloring is not None:
             self._coloring.begin()
@@ -102,16 +103,14 @@ class LiveView:
 
     def _summary_lines(self, width: int) -> list[RenderableType]:
         """Give a line for each token, and beneath it what is kept of its stages."""
-        from rich.text import Text
+        from .stage_tables import note_lines
+        from .tables import summary_table
 
-        from .columns import cut
-        from .tables import DROPPED, summary_table
-
-        lines = list(summary_table(self._rows, width=width).renderables)
+        title, *lines = summary_table(self._rows, width=width).renderables
         if self._words is None:
-            return lines
-        kept = [Text(cut(f"      {note}", width), style=DROPPED, no_wrap=True) for note in self._kept]
-        return [lines[0], *(each for pair in zip(lines[1:], kept, strict=True) for each in pair)]
+            return [title, *lines]
+        pairs = zip(lines, self._kept, strict=True)
+        return [title, *(each for line, note in pairs for each in (line, *note_lines(note, width=width)))]
 
     def close(self) -> None:
         """Take the live part away and print the text that was in it."""

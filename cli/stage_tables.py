@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
+from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -11,7 +12,7 @@ from rich.text import Text
 from ..generation.trace import KNOBS, Draw, Interval, Stage
 from .columns import HEAD, Column, Row, cut, filled, lines_of
 from .margin_words import MarginWords
-from .tables import probability
+from .tables import DROPPED, probability
 
 _NAME = max(len(name) for name in KNOBS)
 _WORDS = 26  # columns: "above 0.7012, below 0.8312"
@@ -84,15 +85,31 @@ def unchanged_lines(margins: Mapping[str, Interval | None], words: MarginWords, 
     return [*map(Text, title), *filled([Text(line) for part in parts for line in part], width)]
 
 
-def stage_note(draw: Draw, words: MarginWords) -> str:
-    """Say in one line what is left to know of a step's stages and margins when its tables are gone."""
+class StageNote(NamedTuple):
+    """What is left to know of a step's stages and margins when its tables are gone."""
+
+    stages: Sequence[str]  # each stage's name and what it left
+    picked: Sequence[str]  # each setting that is not free, and where it picks the token
+
+
+def stage_note(draw: Draw, words: MarginWords) -> StageNote:
+    """Give the note of one step."""
     stages = [
-        f"{one.name} {one.tokens_left}" + (f" (-{probability(one.mass_removed)})" if one.mass_removed else "")
+        f"{one.name} {one.tokens_left}" + (f" (removed {probability(one.mass_removed)})" if one.mass_removed else "")
         for one in draw.stages
     ]
     told = [(name, words.say(name, margin.picked)) for name, margin in draw.margins.items() if margin]
-    picked = [f"{name} {said}" for name, said in told if said != "any"]
-    return " > ".join(stages) + (f"; picked at {', '.join(picked)}" if picked else "")
+    return StageNote(stages, [f"{name} {said}" for name, said in told if said != "any"])
+
+
+def note_lines(note: StageNote, *, width: int) -> list[Text]:
+    """Give a note as lines beneath its token's, broken between its parts where that is possible."""
+    indent = "" if width < _LEAST_WRAPPED else " " * (6 if width >= _WHOLE_TITLES else 2)
+    room = width - len(indent)
+    lines = filled([Text(part) for part in note.stages], room, between=" > ")
+    picked = [f"picked at {part}" if i == 0 else part for i, part in enumerate(note.picked)]
+    lines += filled([Text(part) for part in picked], room)
+    return [Text(indent + line.plain, style=DROPPED, no_wrap=True) for line in lines]
 
 
 def order_lines(draw: Draw, *, width: int) -> list[RenderableType]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 from minigen.cli.margin_words import MarginWords
-from minigen.cli.stage_tables import margin_lines, stage_lines, unchanged_lines
+from minigen.cli.stage_tables import margin_lines, note_lines, stage_lines, stage_note, unchanged_lines
 from minigen.cli.step_tables import fitted_step_lines, step_lines
 from minigen.generation.trace import KNOBS, Candidate, Draw, Interval, Margin, Stage
 from rich.cells import cell_len
@@ -281,3 +281,18 @@ def parsed(text: str) -> Interval:
         is_low_closed=not words[0].startswith("above"),
         is_high_closed=not words[1].startswith("below"),
     )
+
+
+def test_what_is_kept_of_a_step_names_its_stages_and_where_it_is_picked() -> None:
+    assert written(note_lines(stage_note(inspected_draw(), WORDS), width=80)) == [
+        "      raw 49152 > no_repeat_ngram_size 49150 (removed <.0001)",
+        "      temperature 49150 > top_p 2 (removed 0.0312)",
+        "      picked at temperature 0.7013 to below 0.9345 · top_k 3 to 40",
+        "      top_p above 0.8812",
+    ]
+
+
+@pytest.mark.parametrize("width", [1, 5, 10, 20, 40, 80, 120])
+def test_what_is_kept_of_a_step_is_never_wider_than_the_screen(width: int) -> None:
+    lines = written(note_lines(stage_note(inspected_draw(), WORDS), width=width), width)
+    assert max(cell_len(line) for line in lines) <= width

@@ -16,6 +16,7 @@ from .option_groups import MODEL, SAMPLING, WORLD, sampling_settings, takes
 if TYPE_CHECKING:
     from ..generation.model import Model
     from ..generation.prompt import Prompt
+    from ..generation.words import Words
     from ..presets import Settings
     from .destination import Destination
     from .interrupts import Interrupts
@@ -140,7 +141,8 @@ def _generate(
         load_seconds=loaded.load_seconds,
     )
     view = _view(given, job, shared, model, destination)
-    tracer = None if trace is None else _tracer(view, trace, shared, loaded, job)
+    engine = Engine(model)
+    tracer = None if trace is None else _tracer(view, trace, shared, loaded, engine.words_of(params), job)
 
     def start(seed: int) -> None:
         destination.keep()  # from here on what there is of the text is kept
@@ -148,17 +150,17 @@ def _generate(
         if tracer is not None:
             tracer.start(seed)
 
-    generation = Generation(Engine(model), plan, tracer or view, notes, interrupts, start=start, report=report.end)
+    generation = Generation(engine, plan, tracer or view, notes, interrupts, start=start, report=report.end)
     return generation.run()
 
 
-def _tracer(view: View, trace: Destination, shared: Run, loaded: _Loaded, job: Job) -> TraceView:
+def _tracer(view: View, trace: Destination, shared: Run, loaded: _Loaded, words: Words, job: Job) -> TraceView:
     """Give the view that also writes the trace."""
     from .token_names import TokenNames
     from .trace_writing import TraceView, header_facts
 
     model = loaded.model
-    facts = header_facts(model, loaded.prompt.ids, loaded.settings.params, job.inspection.num_leading)
+    facts = header_facts(model.vocab_size, loaded.prompt.ids, words, job.inspection.num_leading)
     return TraceView(view, trace, shared, TokenNames(model.tokenizer), facts)
 
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ..generation.errors import RunError, UsageError
-from ..generation.params import SamplingParams, next_seed
+from ..generation.params import next_seed
 from ..generation.trace import Draw, Leading, Output
-from ..generation.words import words_for
+from ..generation.words import Words
 from .destination import Destination, is_standard_output
 from .documents import document, token_record
 from .json_line import line_of
@@ -21,9 +21,6 @@ from .samples import CHOSEN_SEED, Run, Sample
 from .trace_file import packed
 from .trace_schema import VERSION
 from .views import View
-
-if TYPE_CHECKING:
-    from ..generation.model import Model
 
 NAMED = 64  # leading tokens of a step whose texts are kept
 
@@ -50,12 +47,11 @@ def trace_destination(path: Path | None, output: Path | None) -> AbstractContext
     return Destination(path, "--trace")
 
 
-def header_facts(model: Model, prompt_ids: Sequence[int], params: SamplingParams, width: int) -> dict[str, Any]:
+def header_facts(vocab_size: int, prompt_ids: Sequence[int], words: Words, width: int) -> dict[str, Any]:
     """Give what the header tells besides the settings: the vocabulary's size, and ids that stand for texts."""
-    words = words_for(params, model.tokenizer, (*model.end_token_ids, *params.end_token_ids))
     return {
         "width": width,
-        "vocab_size": model.vocab_size,
+        "vocab_size": vocab_size,
         "prompt_ids": prompt_ids,
         "end_token_ids": words.end_token_ids,
         "bad_word_ids": words.bad_word_ids,

@@ -1,6 +1,7 @@
 """The engine: a state machine that advances requests one step at a time."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence as SequenceOf
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -17,7 +18,7 @@ from .scheduler import Scheduler
 from .sequence import Sequence
 from .text import TextStream
 from .trace import UNINSPECTED, Draw, FinishReason, Inspection, Output
-from .words import words_for
+from .words import Words, words_for
 
 
 class Engine:
@@ -32,6 +33,7 @@ class Engine:
         self.scheduler = Scheduler()
         self._last_outputs: list[Output] = []  # of aborted requests, for the next step
         self._numbers = count()
+        self._last_words: tuple[SamplingParams, Words] | None = None  # samples of a run differ by their seed alone
 
     def add_request(
         self,
@@ -60,18 +62,25 @@ class Engine:
         for name in TOKEN_IDS:
             self._checked_ids(name, getattr(params, name))
         end_ids = (*self.model.end_token_ids, *params.end_token_ids)
-        words = words_for(params, self.model.tokenizer, end_ids)
         sequence = Sequence(
             request_id=request_id,
             prompt_ids=prompt_ids,
             params=params,
-            sampler=Sampler(params, prompt_ids=prompt_ids, words=words, inspection=inspection),
+            sampler=Sampler(params, prompt_ids=prompt_ids, words=self.words_of(params), inspection=inspection),
             text=TextStream(self.model.tokenizer, prompt.context_ids, params.stop),
             end_token_ids=frozenset(() if params.ignore_eos else end_ids),
             window=self.model.window,
         )
         self.scheduler.add(sequence)
         return request_id
+
+    def words_of(self, params: SamplingParams) -> Words:
+        """Give the token ids for which texts and names in `params` stand with this model's tokenizer."""
+        seedless = replace(params, seed=None)
+        if self._last_words is None or self._last_words[0] != seedless:
+            end_ids = (*self.model.end_token_ids, *params.end_token_ids)
+            self._last_words = seedless, words_for(params, self.model.tokenizer, end_ids)
+        return self._last_words[1]
 
     def has_unfinished_requests(self) -> bool:
         """Tell whether another step has something to give."""

@@ -345,3 +345,10 @@ def test_a_drawn_id_lies_in_the_vocabulary() -> None:
     """DEV-6"""
     outputs = run([[0.0] * 300] * 40, SamplingParams(seed=1, temperature=100, max_new_tokens=40, ignore_eos=True))
     assert all(o.token_id is not None and 0 <= o.token_id < 300 for o in outputs)
+
+
+def test_samples_that_differ_by_their_seed_share_the_search_of_the_vocabulary() -> None:
+    engine = engine_for([97, END])
+    first = engine.words_of(SamplingParams(dry_multiplier=1, bad_words="x", seed=1))
+    assert engine.words_of(SamplingParams(dry_multiplier=1, bad_words="x", seed=2)) is first
+    assert engine.words_of(SamplingParams(dry_multiplier=1, bad_words="y", seed=2)).bad_word_ids != first.bad_word_ids

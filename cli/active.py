@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..generation.orders import PARTS, is_greedy, skips_filters
 from ..generation.params import SamplingParams
 
 MOST_NAMED = 8  # items of a list
 COMPANIONS: Mapping[str, Sequence[str]] = {  # settings that a stage works by besides its own
-    "dynatemp_range": ("temperature", "dynatemp_exponent"),
-    "xtc_probability": ("xtc_threshold",),
-    "mirostat_tau": ("mirostat_eta",),
-    "dry_multiplier": ("dry_base", "dry_allowed_length", "dry_range", "dry_sequence_breakers"),
+    **PARTS,
+    "dynatemp_range": ("temperature", *PARTS["dynatemp_range"]),
 }
 
 
 def active_text(params: SamplingParams, seed: int) -> str:
     """Name the stages that a draw goes through, with their values, and the seed: `temperature 0.8 · seed 3`."""
     from ..generation.arrangement import filter_stages, score_stages
-    from ..generation.orders import is_greedy, skips_filters
 
     stages = score_stages(params, (), ()) + ([] if skips_filters(params) else filter_stages(params))
     parts = [_stage_text(params, name) for name, _ in stages]

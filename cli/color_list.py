@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from ..generation.trace import Draw
-from .coloring import SCALES, level_of, value_of
+from .coloring import SCALES, Measure, level_of, value_of
 from .columns import Column, Row, filled, lines_of
 from .tables import Names, probability
-
-if TYPE_CHECKING:
-    from .job import Measure
 
 _MARK = "#"
 _TITLES: dict[Measure, str] = {"prob": "raw p", "rank": "rank", "entropy": "entropy", "surprisal": "surprisal"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TextIO
 
 from ..generation.trace import Output
-from .coloring import Coloring
+from .coloring import Coloring, Measure
 from .painting import Cursor, ansi
 from .samples import Sample
 from .terminal import size_of
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from .color_list import MeasuredToken
-    from .job import Measure
     from .tables import Names
 
 

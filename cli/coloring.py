@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from ..generation.trace import Draw, Output
 from .escaping import shown
@@ -18,8 +18,7 @@ from .painting import Piece
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from .job import Measure
-
+Measure = Literal["prob", "rank", "entropy", "surprisal"]
 STYLES_OF_256 = (
     "color(231) on color(17)",
     "color(231) on color(24)",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +9,9 @@ import typer
 
 from ..generation.ranges import Range
 from . import options as o
-from .notes import Notes
+from .answering import answering
 from .option_groups import MODEL, WORLD, takes
 from .option_kinds import number, switch
-from .text_input import Json, Verbose
 
 _TEXTS, _INPUT, _OUTPUT = "The two prompts and the text", "Input", "Output"
 
@@ -48,10 +46,10 @@ def diff(
     chat: Annotated[bool, switch("--chat", "Each prompt is a user's turn, and the text its answer.", _INPUT)] = False,
     system: o.System = None,
     top: Top = None,
-    json: Json = False,
+    json: o.JsonDocument = False,
     color: o.Color = "auto",
     quiet: o.Quiet = False,
-    verbose: Verbose = False,
+    verbose: o.VerboseModel = False,
     debug: o.Debug = False,  # main() sees to it
     output: o.OutputFile = None,
     no_stdin: o.NoStdin = False,
@@ -67,27 +65,12 @@ def diff(
 
     Example: minigen diff --a-file old.txt --b-file new.txt --text-file answer.txt --chat
     """
-    notes = Notes(sys.stderr, is_quiet=quiet)
-    notes.status("starting ...")
-    try:
-        _execute(context.params, notes)
-    finally:
-        notes.clear()
-
-
-def _execute(params: dict[str, Any], notes: Notes) -> None:
-    from .destination import Destination
     from .diff_plan import diff_plan
-    from .terminal import console_for
-    from .text_input import meant_model, opened_model
+    from .opening import opened_model
 
-    with Destination(params["output"]) as destination:
-        plan = diff_plan(params, notes)
-        name, settings = meant_model(params, notes)
+    with answering(context.params) as answer:
+        plan = diff_plan(context.params, answer.notes)
+        model = opened_model(answer.given, answer.notes)
         from .diff_telling import tell_diff  # brings torch
 
-        model = opened_model(name, settings, params, notes)
-        console = None if params["json"] else console_for(destination.stream, params["color"])
-        tell_diff(plan, model, notes, destination.stream, console, is_verbose=params["verbose"])
-        destination.stream.flush()
-        destination.keep()
+        tell_diff(plan, model, answer)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..generation.errors import UsageError
+from .contradictions import refuse_lone_system, refuse_together
 from .notes import Notes
-from .reading import Reader, names_stdin
-from .text_input import reader_for, refuse_together
+from .reading import Reader
+from .text_input import read_file_of, reader_for
 
 TOP = 5
 
@@ -29,8 +30,7 @@ class DiffPlan:
 def diff_plan(params: Mapping[str, Any], notes: Notes) -> DiffPlan:
     """Check the options and read the texts. Raises UsageError and its kind."""
     refuse_together([(params["quiet"], "--quiet", params["verbose"], "--verbose")])
-    if params["system"] is not None and not params["chat"]:
-        raise UsageError("--system needs --chat, whose template has a place for it.")
+    refuse_lone_system(params["system"], is_chat=params["chat"])
     reader = reader_for(notes, no_stdin=params["no_stdin"])
     a, b, text = (_given(reader, params, name) for name in ("a", "b", "text"))
     if not text:
@@ -48,6 +48,4 @@ def _given(reader: Reader, params: Mapping[str, Any], name: str) -> str:
         raise UsageError(f"{flag} and --{name}-file {both}.")
     if path is None:
         return reader.argument(typed, flag)
-    if params["no_stdin"] and names_stdin(path):
-        raise UsageError(f"--{name}-file - reads standard input, and --no-stdin forbids it: give one of them.")
-    return reader.file(path)
+    return read_file_of(reader, f"--{name}-file", path, no_stdin=params["no_stdin"])

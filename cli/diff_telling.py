@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from ..generation.comparing import Comparison, compare
 from ..generation.passage import Passage, check_fits, check_ids, context_ids, read_after
 from ..generation.pieces import cut
-from .json_line import is_unicode, line_of
+from .encoding import chat_ids
 from .notes import Notes
-from .text_input import chat_ids
 from .token_names import TokenNames
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ..generation.model import Model
+    from .answering import Answer
     from .diff_plan import DiffPlan
 
 
-def tell_diff(
-    plan: DiffPlan, model: Model, notes: Notes, stream: TextIO, console: Console | None, *, is_verbose: bool
-) -> None:
-    """Compare, and write the tables, or where there is no console the document."""
+def tell_diff(plan: DiffPlan, model: Model, answer: Answer) -> None:
+    """Compare, and write the tables or the document."""
+    notes, console = answer.notes, answer.console()
     before_a, before_b = _before(plan.a, plan, model), _before(plan.b, plan, model)
     passage = read_after(model.tokenizer, before_a, plan.text)
     for before in (before_a, before_b):
         check_fits(len(before) + len(passage.ids), model.window)
         check_ids([*before, *passage.ids], model.vocab_size)
-    if is_verbose:
+    if answer.given.verbose:
         notes.plain(f"{model.name} on {model.device} in {model.dtype}")
         notes.plain(f"{len(before_a)} tokens of A, {len(before_b)} of B, {len(passage.ids)} of the text")
     found = _compared(model, before_a, before_b, passage, notes, console)
@@ -36,8 +35,7 @@ def tell_diff(
         from .diff_document import diff_document
 
         pieces = cut(model.tokenizer, plan.text, passage.ids)
-        document = diff_document(plan, model, (len(before_a), len(before_b)), found, pieces)
-        stream.write(line_of(document, is_ascii=not is_unicode(stream)) + "\n")
+        answer.write_document(diff_document(plan, model, (len(before_a), len(before_b)), found, pieces))
         return
     from .diff_tables import paid_lines, sum_lines
     from .score_tables import spaced

@@ -6,29 +6,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, TextIO
+from dataclasses import asdict, replace
+from typing import Any, Final, TextIO
 
 from ..generation.params import next_seed
 from ..generation.stats import peak_memory_bytes
-from ..generation.trace import Candidate, Draw, Interval, Margin, Output
+from ..generation.trace import Candidate, Draw, Inspection, Interval, Margin, Output
 from .json_line import is_unicode, line_of
 from .samples import CHOSEN_SEED, Run, Sample
 
 SCHEMA = 1
+ALL: Final = Inspection(num_candidates=1, has_stages=True)  # however many there are
 
 
 class DocumentView:
     """Writes the documents, and where `does_stream` holds each token as it comes.
 
     text_of: gives a token's own text; does_inspect: whether documents list their tokens with the candidates.
+    asked: what is listed of a draw, which may tell more for the sake of a trace.
     """
 
     def __init__(
-        self, out: TextIO, run: Run, text_of: Callable[[int], str], *, does_stream: bool, does_inspect: bool
+        self,
+        out: TextIO,
+        run: Run,
+        text_of: Callable[[int], str],
+        *,
+        does_stream: bool,
+        does_inspect: bool,
+        asked: Inspection = ALL,
     ) -> None:
         self._out, self._run, self._text_of = out, run, text_of
-        self._does_stream, self._does_inspect = does_stream, does_inspect
+        self._does_stream, self._does_inspect, self._asked = does_stream, does_inspect, asked
         self._sample = self._step = 0
 
     def begin(self, index: int) -> None:
@@ -40,13 +49,14 @@ class DocumentView:
         if not self._does_stream or (output.token_id is None and not output.text):
             return
         event = {"event": "token", "sample": self._sample}
-        self._write(event | token_record(self._step, output, self._text_of, does_inspect=self._does_inspect))
+        listed = _listed(output, self._asked)
+        self._write(event | token_record(self._step, listed, self._text_of, does_inspect=self._does_inspect))
         self._step += output.token_id is not None
 
     def end(self, sample: Sample) -> None:
         """Write the document."""
         event = {"event": "done"} if self._does_stream else {}
-        self._write(event | document(self._run, sample, self._text_of if self._does_inspect else None))
+        self._write(event | document(self._run, sample, self._text_of if self._does_inspect else None, self._asked))
 
     def close(self) -> None:
         """There is nothing to put in order."""
@@ -56,8 +66,8 @@ class DocumentView:
         self._out.flush()
 
 
-def document(run: Run, sample: Sample, text_of: Callable[[int], str] | None) -> dict[str, Any]:
-    """Give the document of one sample; its tokens stand in it where `text_of` is given."""
+def document(run: Run, sample: Sample, text_of: Callable[[int], str] | None, asked: Inspection = ALL) -> dict[str, Any]:
+    """Give the document of one sample; its tokens stand in it where `text_of` is given, with what is asked for."""
     stats = sample.stats
     record: dict[str, Any] = {
         "schema": SCHEMA,
@@ -84,12 +94,12 @@ def document(run: Run, sample: Sample, text_of: Callable[[int], str] | None) -> 
         },
         "memory": {"peak_bytes": peak_memory_bytes(run.device)},
     }
-    if sample.margins is not None:
+    if sample.margins is not None and asked.has_stages:
         record["margins"] = {knob: _interval_record(interval) for knob, interval in sample.margins.items()}
     if sample.error is not None:
         record["error"] = str(sample.error)
     if text_of is not None:
-        record["tokens"] = _token_records(sample.outputs, text_of)
+        record["tokens"] = _token_records([_listed(output, asked) for output in sample.outputs], text_of)
     return record
 
 
@@ -108,6 +118,15 @@ def token_record(index: int, output: Output, text_of: Callable[[int], str], *, d
             record["candidates"] = [_candidate_record(one, text_of) for one in output.draw.candidates]
             record |= _stage_records(output.draw)
     return record
+
+
+def _listed(output: Output, asked: Inspection) -> Output:
+    """Leave out of a draw what is not asked for."""
+    if output.draw is None:
+        return output
+    left_out: dict[str, Any] = {} if asked.num_candidates else {"candidates": ()}
+    left_out |= {} if asked.has_stages else {"stages": (), "margins": {}}
+    return replace(output, draw=replace(output.draw, **left_out))
 
 
 def _settings(run: Run, sample: Sample) -> dict[str, Any]:

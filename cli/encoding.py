@@ -31,6 +31,20 @@ def choose_mode(settings: Settings, job: Job, model: Model, notes: Notes) -> str
     return mode
 
 
+def turns(text: str, system: str | None) -> list[dict[str, str]]:
+    """Give one turn of a conversation, as a chat template takes it."""
+    before = [] if system is None else [{"role": "system", "content": system}]
+    return [*before, {"role": "user", "content": text}]
+
+
+def chat_ids(model: Model, text: str, system: str | None) -> tuple[int, ...]:
+    """Encode one turn of a conversation in the model's template. Raises UsageError where the model has none."""
+    if not model.has_chat_template:
+        flags = "--chat" if system is None else "--chat and --system"
+        raise UsageError(f"The model {model.name} has no chat template: leave {flags} out.")
+    return encode_chat(model.tokenizer, turns(text, system)).ids
+
+
 def encode(job: Job, model: Model, settings: Settings, notes: Notes) -> Prompt:
     """Turn the prompt into ids that fit the model's window; a cut is announced."""
 
@@ -38,9 +52,7 @@ def encode(job: Job, model: Model, settings: Settings, notes: Notes) -> Prompt:
         text = text if job.template is None else job.template.replace(PLACE, text, 1)
         if settings.mode == "raw":
             return encode_raw(model.tokenizer, text)
-        system = [{"role": "system", "content": job.system}] if job.system is not None else []
-        messages = [*system, {"role": "user", "content": text}]
-        return encode_chat(model.tokenizer, messages, template=job.chat_template)
+        return encode_chat(model.tokenizer, turns(text, job.system), template=job.chat_template)
 
     prompt, cut = fit(
         encode_text,

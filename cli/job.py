@@ -13,16 +13,18 @@ from ..generation.params import TEXTS
 from ..generation.sources import ModelSettings
 from ..generation.trace import Inspection
 from ..presets.spelling import flag_of
+from .coloring import Measure
+from .contradictions import refuse_together
 from .notes import Notes
-from .opening import model_settings
-from .reading import Reader, names_stdin, read_prompt, standard_input
+from .opening import meant_preset, model_settings
+from .reading import Reader
 from .terminal import ColorChoice
+from .text_input import read_file_of, read_text, reader_for
 
 TOP = 10
 TRACE_WIDTH = 1024
 _TEXT_NAMES = {"stop": "stop string", "bad_words": "bad word", "dry_sequence_breakers": "sequence breaker"}
 Format = Literal["text", "json", "jsonl"]
-Measure = Literal["prob", "rank", "entropy", "surprisal"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,20 +78,16 @@ class Job:
     truncate: Literal["head", "tail"] | None
     num_samples: int
     format: Format
-    inspection: Inspection  # what each draw is to tell
+    asked: Inspection  # what is to be shown of each draw
+    inspection: Inspection  # what each draw is to tell, with what a trace keeps of it
     is_inspected: bool  # tables or tokens are wanted
-    color_by: Measure | None
 
 
 def build_job(given: Flags, notes: Notes) -> Job:
-    """Check everything that can be checked without the model. Raises UsageError and its kind."""
-    check_contradictions(given)
-    preset = presets.load(presets.DEFAULT if given.preset is None else given.preset)
-    for text in preset.warnings:
-        notes.warn(text)
-    flags = _flags(given)
-    stdin = None if given.no_stdin else standard_input()
-    reader = Reader(stdin, note=notes.note)
+    """Check what the flags lead to, as far as it takes no model. Raises UsageError and its kind."""
+    preset = meant_preset(given.preset, notes)
+    flags, asked = _flags(given), _asked(given)
+    reader = reader_for(notes, no_stdin=given.no_stdin)
     presets.resolve(preset, flags)  # says what is wrong with a setting
     _check_texts(given, reader, notes)
     system = given.system if given.system is not None else preset.prompt.system
@@ -107,19 +105,13 @@ def build_job(given: Flags, notes: Notes) -> Job:
         system=reader.argument(system, "the system text") if system is not None else None,
         is_system_flag=given.system is not None,
         chat_template=_template(reader, given),
-        prompt=read_prompt(
-            reader,
-            given.prompt,
-            given.file or (),
-            use_stdin=not given.no_stdin,
-            is_stdin_terminal=stdin is not None and stdin.isatty(),
-        ),
+        prompt=read_text(reader, given.prompt, given.file, no_stdin=given.no_stdin, command="run", noun="prompt"),
         template=preset.prompt.template,
         truncate=given.truncate,
         num_samples=given.num_samples,
-        inspection=_inspection(given),
+        asked=asked,
+        inspection=_inspection(given, asked),
         is_inspected=given.inspect or given.stages or (given.color_by is not None and (given.json or given.jsonl)),
-        color_by=given.color_by,
         format="json" if given.json else "jsonl" if given.jsonl else "text",
     )
 
@@ -137,28 +129,31 @@ def _check_texts(given: Flags, reader: Reader, notes: Notes) -> None:
             )
 
 
-def _inspection(given: Flags) -> Inspection:
-    """Give what each draw is to tell: a trace wants what the tables would show."""
-    is_traced = given.trace is not None
+def _asked(given: Flags) -> Inspection:
     return Inspection(
-        num_candidates=(given.top or TOP) if given.inspect or given.stages or is_traced else 0,
-        has_stages=given.stages or is_traced,
-        num_leading=(given.trace_width or TRACE_WIDTH) if is_traced else 0,
+        num_candidates=(given.top or TOP) if given.inspect or given.stages else 0, has_stages=given.stages
     )
+
+
+def _inspection(given: Flags, asked: Inspection) -> Inspection:
+    """Give what each draw is to tell: a trace wants what the tables would show."""
+    if given.trace is None:
+        return asked
+    width = given.trace_width or TRACE_WIDTH
+    return Inspection(num_candidates=given.top or TOP, has_stages=True, num_leading=width)
 
 
 def check_contradictions(given: Flags) -> None:
     """Refuse flags that cannot both be meant."""
-    pairs = [
-        (given.json, "--json", given.jsonl, "--jsonl"),
-        (given.quiet, "--quiet", given.verbose, "--verbose"),
-        (given.chat, "--chat", given.raw, "--raw"),
-        (given.raw, "--raw", given.system is not None, "--system"),
-        (given.raw, "--raw", given.chat_template is not None, "--chat-template"),
-    ]
-    for is_one, one, is_other, other in pairs:
-        if is_one and is_other:
-            raise UsageError(f"{one} and {other} contradict each other: give one of them.")
+    refuse_together(
+        [
+            (given.json, "--json", given.jsonl, "--jsonl"),
+            (given.quiet, "--quiet", given.verbose, "--verbose"),
+            (given.chat, "--chat", given.raw, "--raw"),
+            (given.raw, "--raw", given.system is not None, "--system"),
+            (given.raw, "--raw", given.chat_template is not None, "--chat-template"),
+        ]
+    )
     if given.top is not None and not (given.inspect or given.stages) and given.trace is None:
         raise UsageError(f"--top {given.top} needs --inspect, whose tables it limits.")
     if given.trace_width is not None and given.trace is None:
@@ -175,9 +170,7 @@ def _flags(given: Flags) -> dict[str, Any]:
 def _template(reader: Reader, given: Flags) -> str | None:
     if given.chat_template is None:
         return None
-    if given.no_stdin and names_stdin(given.chat_template):
-        raise UsageError("--chat-template - reads standard input, and --no-stdin forbids it: give one of them.")
-    text = reader.file(given.chat_template)
+    text = read_file_of(reader, "--chat-template", given.chat_template, no_stdin=given.no_stdin)
     _check_syntax(text, given.chat_template)
     return text
 

@@ -6,17 +6,26 @@ import gc
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from .. import presets
 from ..generation.errors import UsageError
 from ..generation.sources import ModelSettings, parse_source
 
 if TYPE_CHECKING:
     from ..generation.model import Model
-    from ..presets import Preset
+    from .answering import TextFlags
     from .notes import Notes
 
 
+def meant_preset(name: str | None, notes: Notes) -> presets.Preset:
+    """Load the preset that is named, or the default one; say its warnings."""
+    preset = presets.load(presets.DEFAULT if name is None else name)
+    for text in preset.warnings:
+        notes.warn(text)
+    return preset
+
+
 def model_settings(
-    preset: Preset,
+    preset: presets.Preset,
     *,
     model: str | None = None,
     revision: str | None = None,
@@ -55,3 +64,24 @@ def open_model(
     for text in model.warnings:
         notes.warn(f"warning: {text}")
     return model
+
+
+def meant_model(given: TextFlags, notes: Notes) -> tuple[str, ModelSettings]:
+    """Give the model that the flags mean, with what to call it while it loads; say a preset's warnings."""
+    presets.check_flags({"device": given.device, "dtype": given.dtype})
+    preset = meant_preset(given.preset, notes)
+    settings = model_settings(
+        preset,
+        model=given.model,
+        revision=given.revision,
+        device=given.device,
+        dtype=given.dtype,
+        trust_remote_code=given.trust_remote_code,
+    )
+    return given.model or preset.name, settings
+
+
+def opened_model(given: TextFlags, notes: Notes) -> Model:
+    """Load the model that the flags mean."""
+    name, settings = meant_model(given, notes)
+    return open_model(name, settings, notes, offline=given.offline, threads=given.threads, is_quiet=given.quiet)

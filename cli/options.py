@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from ..generation.ranges import Range
+from .coloring import Measure
 from .option_kinds import number, setting, switch, words
 from .terminal import ColorChoice
 
@@ -122,13 +123,14 @@ Stages = Annotated[
     switch("--stages", "As --inspect, and what each stage did to the distribution, and how close it was.", _OUTPUT),
 ]
 ColorBy = Annotated[
-    Literal["prob", "rank", "entropy", "surprisal"] | None,
+    Measure | None,
     typer.Option(
         "--color-by", metavar="prob|rank|entropy|surprisal", rich_help_panel=_OUTPUT,
         help="Colour the text by how each token came about; without colour, list it.",
     ),
 ]  # fmt: skip
 Json = Annotated[bool, switch("--json", "Print one JSON document per sample.", _OUTPUT)]
+JsonDocument = Annotated[bool, switch("--json", "Print one JSON document.", _OUTPUT)]
 JsonLines = Annotated[bool, switch("--jsonl", "Print one JSON line per token, then the document.", _OUTPUT)]
 Color = Annotated[
     ColorChoice,
@@ -139,13 +141,14 @@ Color = Annotated[
 ]  # fmt: skip
 Quiet = Annotated[bool, switch("-q --quiet", "Hide status, statistics and notes.", _OUTPUT)]
 Verbose = Annotated[bool, switch("-v --verbose", "Show every setting with its origin, and statistics.", _OUTPUT)]
+VerboseModel = Annotated[bool, switch("-v --verbose", "Show which model reads how many tokens.", _OUTPUT)]
 Debug = Annotated[bool, switch("--debug", "Show a traceback when something fails.", _OUTPUT)]
 
 OutputFile = Annotated[
     Path | None,
     typer.Option(
         "-o", "--output", metavar="FILE", rich_help_panel=_WORLD, show_default=False,
-        help="Write the text or the JSON here instead of on standard output; - is standard output.",
+        help="Write what comes out here instead of on standard output; - is standard output.",
     ),
 ]  # fmt: skip
 TraceFile = Annotated[

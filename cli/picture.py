@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..generation.errors import UsageError
-from .coloring import STYLES_OF_256, Coloring
+from .coloring import STYLES_OF_256, Coloring, Measure
 from .escaping import shown, shown_in_cell
 from .painting import Piece, text_of
 from .traced_draws import draw_of, interval_of, output_of
@@ -16,7 +16,6 @@ from .traced_names import TracedNames
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from .job import Measure
     from .margin_words import MarginWords
     from .trace_file import Trace, TracedSample
 

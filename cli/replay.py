@@ -42,7 +42,7 @@ def replay(
     context: typer.Context,
     file: File,
     sample: SampleIndex = 0,
-    json: o.Json = False,
+    json: o.JsonDocument = False,
     color: o.Color = "auto",
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main() sees to it
@@ -51,8 +51,9 @@ def replay(
 ) -> None:
     """Draw a traced run again under other settings: the same random numbers, no model.
 
-    Each token is drawn given the recorded text before it. Where the logits that the trace keeps do not settle a
-    draw, it is not decided.
+    Each token is drawn given the recorded text before it.
+
+    Where the logits that the trace keeps do not settle a draw, it is not decided.
 
     Example: minigen replay run.trace --temperature 0.3
     """

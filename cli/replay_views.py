@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from .setting_words import written
 from .trace_file import Trace, TracedSample
 from .traced_names import TracedNames
 from .traced_settings import ReplaySettings
@@ -97,19 +98,11 @@ def _headline(replayed: Replayed) -> str:
     """Say what changed in the settings."""
     old, new = replayed.settings.recorded, replayed.settings.params
     changes = [
-        f"{name} {_written(getattr(old, name))} -> {_written(getattr(new, name))}" for name in replayed.settings.changed
+        f"{name} {written(getattr(old, name))} -> {written(getattr(new, name))}" for name in replayed.settings.changed
     ]
     count = len(replayed.trace.samples)
     which = f"sample {replayed.sample.index} of {count}: " if count > 1 else ""
     return which + (" · ".join(changes) or "the settings of the run, unchanged")
-
-
-def _written(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}={number:g}" for key, number in value.items()) or "none"
-    if isinstance(value, tuple | list):
-        return ", ".join(map(repr, value)) or "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _lines(redraws: Sequence[Redraw], names: TracedNames, width: int) -> list[RenderableType]:

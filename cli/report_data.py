@@ -11,12 +11,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ..generation.trace import KNOBS, Interval
+from ..generation.trace import KNOBS
 from .coloring import SCALES
 from .escaping import shown, shown_in_cell
 from .margin_words import MarginWords
 from .report_text import Piece, pieces
+from .token_names import unnamed
 from .trace_file import Trace, TracedSample
+from .traced_draws import interval_of
 
 STEP: Final = (
     "name",
@@ -61,7 +63,7 @@ class Tables:
 
     def name(self, token_id: int, text: str | None) -> int:
         """Give the number of a token's name."""
-        return self.names.of((token_id, shown_in_cell(f"<id {token_id}>" if text is None else text)))
+        return self.names.of((token_id, shown_in_cell(unnamed(token_id) if text is None else text)))
 
     def stage(self, name: str) -> int:
         """Give the number of a stage."""
@@ -100,13 +102,6 @@ def values_of(trace: Trace) -> dict[str, float]:
 def margin_words(trace: Trace) -> MarginWords:
     """Give what puts this trace's margins into words."""
     return MarginWords(trace.header.vocab_size, values_of(trace))
-
-
-def interval_of(one: Mapping[str, Any]) -> Interval:
-    """Give an interval from its JSON."""
-    return Interval(
-        low=one["low"], high=one["high"], is_low_closed=one["low_closed"], is_high_closed=one["high_closed"]
-    )
 
 
 def json_of(data: Mapping[str, Any]) -> str:

@@ -9,8 +9,9 @@ from typing import Any, Final
 from ..generation.trace import KNOBS
 from .escaping import shown, shown_in_cell
 from .margin_words import MarginWords
-from .report_data import interval_of
+from .setting_words import written
 from .trace_file import TracedSample
+from .traced_draws import interval_of
 
 _BUILT_IN: Final = "built-in"
 _ENDINGS: Final = {
@@ -47,7 +48,7 @@ def _unchanged(sample: TracedSample, margins: MarginWords) -> str:
     found = (sample.document or {}).get("margins")
     if not found:
         return ""
-    said = {knob: margins.say(knob, interval_of(found[knob]) if found.get(knob) else None) for knob in KNOBS}
+    said = {knob: margins.say(knob, interval_of(found.get(knob))) for knob in KNOBS}
     rows = "".join(f'<tr><th scope="row">{knob}</th><td>{as_line(words)}</td></tr>' for knob, words in said.items())
     caption = "This text comes out unchanged, one setting turned at a time, at"
     return f'<table class="unchanged"><caption>{caption}</caption><tbody>{rows}</tbody></table>\n'
@@ -99,7 +100,7 @@ def settings_section(settings: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _settings_table(caption: str, settings: Mapping[str, Mapping[str, Any]]) -> str:
     rows = "\n".join(
-        f'<tr><th scope="row">{_breakable(name)}</th><td><bdi>{as_line(_written(choice["value"]))}</bdi></td>'
+        f'<tr><th scope="row">{_breakable(name)}</th><td><bdi>{as_line(written(choice["value"]))}</bdi></td>'
         f"<td><bdi>{as_line(choice['origin'])}</bdi></td></tr>"
         for name, choice in settings.items()
     )
@@ -110,14 +111,3 @@ def _settings_table(caption: str, settings: Mapping[str, Mapping[str, Any]]) -> 
 def _breakable(name: str) -> str:
     """Write a name that may break after its underscores."""
     return as_line(name).replace("_", "_<wbr>")
-
-
-def _written(value: object) -> str:
-    """Write a setting's value the way people read it."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_written(number)}" for key, number in value.items()) or "none"
-    if isinstance(value, list | tuple):
-        return ", ".join(repr(item) for item in value) or "none"
-    if value is None or isinstance(value, bool):
-        return {None: "none", True: "yes", False: "no"}[value]
-    return f"{value:g}" if isinstance(value, float) else str(value)

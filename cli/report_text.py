@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from .escaping import shown_in_cell
+from .token_names import unnamed
 
 TEXT: Final = 0  # the token wrote its piece
 SPECIAL: Final = 1  # it steers the model and is no text
@@ -66,4 +67,4 @@ def _piece(text: str) -> Piece:
 
 
 def _special(token: Mapping[str, Any]) -> Piece:
-    return Piece("", SPECIAL, shown_in_cell(token["token"] or f"<id {token['id']}>"))
+    return Piece("", SPECIAL, shown_in_cell(token["token"] or unnamed(token["id"])))

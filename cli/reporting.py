@@ -11,6 +11,7 @@ from ..generation.stats import peak_memory_bytes
 from .active import active_text
 from .notes import Notes
 from .samples import CHOSEN_SEED, Run, Sample
+from .setting_words import written
 from .terminal import is_terminal
 
 
@@ -78,7 +79,7 @@ def settings_text(run: Run, seed: int) -> str:
     lines: Mapping[str, tuple[str, str]] = {
         "model": (run.model, ""),
         "preset": (run.preset, ""),
-        **{name: (_written(choice.value), choice.origin) for name, choice in run.settings.items()},
+        **{name: (written(choice.value), choice.origin) for name, choice in run.settings.items()},
     }
     if run.settings["seed"].value is None:
         lines = {**lines, "seed": (str(seed), CHOSEN_SEED)}
@@ -115,11 +116,3 @@ def _ending(sample: Sample) -> str:
 
 def _speed(name: str, tokens_per_second: float | None) -> str | None:
     return None if tokens_per_second is None else f"{name} {tokens_per_second:.1f} tok/s"
-
-
-def _written(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}={number:g}" for key, number in value.items()) or "none"
-    if isinstance(value, tuple | list):
-        return ", ".join(repr(item) for item in value) or "none"
-    return "true" if value is True else "false" if value is False else str(value)

@@ -56,9 +56,9 @@ class Sample:
         """Take what a draw says about the whole text."""
         self.num_reordered += draw.order_effect is not None and draw.order_effect.tokens_changed > 0
         if draw.margins:
-            from ..generation.margins import narrowed, whole_text
+            from ..generation.margins import DOMAINS, narrowed
 
-            self.margins = narrowed(whole_text(()) if self.margins is None else self.margins, draw.margins)
+            self.margins = narrowed(DOMAINS if self.margins is None else self.margins, draw.margins)
 
 
 def _without_leading(output: Output) -> Output:

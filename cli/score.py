@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,17 +9,25 @@ import typer
 
 from ..generation.ranges import Range
 from . import options as o
-from .notes import Notes
+from .answering import Answer, answering
 from .option_groups import MODEL, WORLD, takes
 from .option_kinds import number, switch
-from .text_input import Json, Verbose
 
 if TYPE_CHECKING:
     from ..generation.model import Model
-    from .destination import Destination
     from .score_plan import ScorePlan
 
 _INPUT, _MODE = "Input", "What to tell"
+
+
+def _option(flag: str, about: str, panel: str = _MODE) -> Any:
+    return typer.Option(flag, metavar="TEXT", rich_help_panel=panel, help=about)
+
+
+def _number(flag: str, limits: Range, about: str) -> Any:
+    return typer.Option(flag, metavar="NUMBER", parser=number(flag, limits), rich_help_panel=_MODE, help=about)
+
+
 Text = Annotated[
     str | None,
     typer.Argument(
@@ -29,13 +36,7 @@ Text = Annotated[
         "input follow it after a blank line, or stand where it says {input}.",
     ),
 ]  # fmt: skip
-Before = Annotated[
-    str | None,
-    typer.Option(
-        "--context", metavar="TEXT", rich_help_panel=_INPUT,
-        help="What stands before TEXT; it is read and not scored.",
-    ),
-]  # fmt: skip
+Before = Annotated[str | None, _option("--context", "What stands before TEXT; it is read and not scored.", _INPUT)]
 Chat = Annotated[bool, switch("--chat", "The context is a user's turn, and what is scored its answer.", _INPUT)]
 Options = Annotated[
     list[str] | None,
@@ -46,39 +47,27 @@ Options = Annotated[
 ]  # fmt: skip
 Expect = Annotated[
     str | None,
-    typer.Option(
-        "--expect", metavar="TEXT", rich_help_panel=_MODE,
-        help="Exit 0 if this continuation of TEXT has the probability --min-prob at least, else 1.",
-    ),
-]  # fmt: skip
+    _option("--expect", "Exit 0 if this continuation of TEXT has the probability --min-prob at least, else 1."),
+]
 MinProb = Annotated[
-    float | None,
-    typer.Option(
-        "--min-prob", metavar="NUMBER", parser=number("--min-prob", Range(float, 0, 1)), rich_help_panel=_MODE,
-        help="The least probability that passes (0 to 1).",
-    ),
-]  # fmt: skip
+    float | None, _number("--min-prob", Range(float, 0, 1), "The least probability that passes (0 to 1).")
+]
 TopSurprising = Annotated[
     int | None,
-    typer.Option(
-        "--top-surprising", metavar="NUMBER", parser=number("--top-surprising", Range(int, 1)), rich_help_panel=_MODE,
-        help="List only this many tokens, the most surprising first, with line and column.",
+    _number(
+        "--top-surprising",
+        Range(int, 1),
+        "List only this many tokens, the most surprising first, with line and column.",
     ),
-]  # fmt: skip
+]
 Window = Annotated[
     int | None,
-    typer.Option(
-        "--window", metavar="NUMBER", parser=number("--window", Range(int, 2)), rich_help_panel=_MODE,
-        help="Read at most this many tokens at once (default: as many as the model can).",
-    ),
-]  # fmt: skip
+    _number("--window", Range(int, 2), "Read at most this many tokens at once (default: as many as the model can)."),
+]
 Stride = Annotated[
     int | None,
-    typer.Option(
-        "--stride", metavar="NUMBER", parser=number("--stride", Range(int, 1)), rich_help_panel=_MODE,
-        help="How far the window moves over a text that is longer (default: half of it).",
-    ),
-]  # fmt: skip
+    _number("--stride", Range(int, 1), "How far the window moves over a text that is longer (default: half of it)."),
+]
 
 
 @takes(WORLD, after="no_stdin")
@@ -96,10 +85,10 @@ def score(
     top_surprising: TopSurprising = None,
     window: Window = None,
     stride: Stride = None,
-    json: Json = False,
+    json: o.JsonDocument = False,
     color: o.Color = "auto",
     quiet: o.Quiet = False,
-    verbose: Verbose = False,
+    verbose: o.VerboseModel = False,
     debug: o.Debug = False,  # main() sees to it
     output: o.OutputFile = None,
     no_stdin: o.NoStdin = False,
@@ -117,43 +106,32 @@ def score(
 
     Example: minigen score "The capital of France is" --expect " Paris" --min-prob 0.5
     """
-    notes = Notes(sys.stderr, is_quiet=quiet)
-    notes.status("starting ...")
-    try:
-        raise typer.Exit(_execute(context.params, notes))
-    finally:
-        notes.clear()
-
-
-def _execute(params: dict[str, Any], notes: Notes) -> int:
-    from .destination import Destination
     from .score_plan import score_plan
-    from .text_input import meant_model, opened_model
 
-    with Destination(params["output"]) as destination:
-        plan = score_plan(params, notes)
-        name, settings = meant_model(params, notes)
-        began = time.perf_counter()
-        model = opened_model(name, settings, params, notes)
-        if params["verbose"]:
-            seconds = time.perf_counter() - began
-            notes.plain(f"{model.name} on {model.device} in {model.dtype} · loaded in {seconds:.1f} s")
-        code = _told(plan, model, params, notes, destination)
-        destination.stream.flush()
-        destination.keep()
-        return code
+    with answering(context.params) as answer:
+        plan = score_plan(context.params, answer.notes)
+        code = _told(plan, _opened(answer), answer)
+    raise typer.Exit(code)
 
 
-def _told(plan: ScorePlan, model: Model, params: dict[str, Any], notes: Notes, destination: Destination) -> int:
+def _opened(answer: Answer) -> Model:
+    from .opening import opened_model
+
+    began = time.perf_counter()
+    model = opened_model(answer.given, answer.notes)
+    if answer.given.verbose:
+        seconds = time.perf_counter() - began
+        answer.notes.plain(f"{model.name} on {model.device} in {model.dtype} · loaded in {seconds:.1f} s")
+    return model
+
+
+def _told(plan: ScorePlan, model: Model, answer: Answer) -> int:
     """Score, and write what was asked for; give the exit code."""
-    from .terminal import console_for
-
-    console = None if params["json"] else console_for(destination.stream, params["color"])
     if plan.options or plan.expected is not None:
         from .score_continuations import tell_continuations
 
-        return tell_continuations(plan, model, notes, destination.stream, console, is_quiet=params["quiet"])
+        return tell_continuations(plan, model, answer)
     from .score_text import tell_text
 
-    tell_text(plan, model, notes, destination.stream, console, is_verbose=params["verbose"])
+    tell_text(plan, model, answer)
     return 0

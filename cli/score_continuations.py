@@ -3,46 +3,40 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from ..generation.continuations import Continuation, continuations
 from ..generation.passage import context_ids
+from .encoding import chat_ids
 from .escaping import shown_in_cell
-from .json_line import is_unicode, line_of
-from .notes import Notes
 from .score_plan import ScorePlan
 from .tables import probability
-from .text_input import chat_ids
 from .token_names import TokenNames
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ..generation.model import Model
+    from .answering import Answer
 
 
-def tell_continuations(
-    plan: ScorePlan, model: Model, notes: Notes, stream: TextIO, console: Console | None, *, is_quiet: bool
-) -> int:
+def tell_continuations(plan: ScorePlan, model: Model, answer: Answer) -> int:
     """Score the continuations of the text and write what they come to; give 1 where one is not as likely as wanted."""
     tokenizer = model.tokenizer
     before = chat_ids(model, plan.text, plan.system) if plan.is_chat else context_ids(tokenizer, plan.text)
-    notes.status("scoring ...")
+    answer.notes.status("scoring ...")
     found = continuations(model, before, plan.options or (plan.expected or "",))
-    notes.clear()
-    names = TokenNames(tokenizer)
+    answer.notes.clear()
+    names, console = TokenNames(tokenizer), answer.console()
     code = int(plan.expected is not None and found[0].prob < plan.min_prob)
     if console is None:
         from .score_documents import continuation_document
 
-        document = continuation_document(plan, model, len(before), found, names.text)
-        stream.write(line_of(document, is_ascii=not is_unicode(stream)) + "\n")
+        answer.write_document(continuation_document(plan, model, len(before), found, names.text))
     elif plan.options:
         from .score_tables import options_table
 
         console.print(options_table(found, console.width), soft_wrap=True)
-    elif not is_quiet:
-        stream.write(f"{verdict(found[0], plan.min_prob, names)}\n")
+    elif not answer.given.quiet:
+        answer.stream.write(f"{verdict(found[0], plan.min_prob, names)}\n")
     return code
 
 

@@ -8,8 +8,7 @@ from typing import Any
 from ..generation.continuations import Continuation
 from ..generation.model import Model
 from ..generation.pieces import Lines, Piece
-from ..generation.scoring import Score
-from ..generation.text_score import Reading
+from ..generation.scoring import Reading, Score
 from .score_plan import ScorePlan
 
 SCHEMA = 1

@@ -9,8 +9,9 @@ from typing import Any
 
 from ..generation.errors import UsageError
 from ..generation.ranges import Range
+from .contradictions import refuse_lone_system, refuse_together
 from .notes import Notes
-from .text_input import read_text, reader_for, refuse_together
+from .text_input import read_text, reader_for
 
 _MARKS = re.compile(r"(\\[\\,]|,)")
 
@@ -46,7 +47,9 @@ def score_plan(params: Mapping[str, Any], notes: Notes) -> ScorePlan:
         num_surprising=params["top_surprising"],
         window=params["window"],
         stride=params["stride"],
-        text=read_text(reader, params, "score"),
+        text=read_text(
+            reader, params["text"], params["file"], no_stdin=params["no_stdin"], command="score", noun="text"
+        ),
     )
 
 
@@ -98,5 +101,4 @@ def _check(params: Mapping[str, Any]) -> None:
         raise UsageError("--chat needs a turn to answer: give it with --context, or give --options or --expect.")
     if params["window"] is not None and params["stride"] is not None:
         Range(int, 1, params["window"] - 1).check("--stride", params["stride"])
-    if params["system"] is not None and not params["chat"]:
-        raise UsageError("--system needs --chat, whose template has a place for it.")
+    refuse_lone_system(params["system"], is_chat=params["chat"])

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from ..generation.errors import ParameterError
 from ..generation.passage import Passage, context_ids, read_after, read_alone
 from ..generation.pieces import Lines
-from ..generation.scoring import Score
-from ..generation.text_score import Reading, read, score_text
+from ..generation.scoring import Reading, Score, read, score_text
 from ..presets.spelling import flag_of
-from .json_line import is_unicode, line_of
+from .encoding import chat_ids
 from .notes import Notes
 from .score_plan import ScorePlan
-from .text_input import chat_ids
 from .token_names import TokenNames
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ..generation.model import Model
+    from .answering import Answer
 
 
 def passage_of(plan: ScorePlan, model: Model) -> Passage:
@@ -34,10 +33,9 @@ def passage_of(plan: ScorePlan, model: Model) -> Passage:
     return read_after(model.tokenizer, context_ids(model.tokenizer, plan.context), plan.text)
 
 
-def tell_text(
-    plan: ScorePlan, model: Model, notes: Notes, stream: TextIO, console: Console | None, *, is_verbose: bool
-) -> None:
-    """Score a text and write its table, or where there is no console its document."""
+def tell_text(plan: ScorePlan, model: Model, answer: Answer) -> None:
+    """Score a text and write its table or its document."""
+    notes, console, is_verbose = answer.notes, answer.console(), answer.given.verbose
     reading = _read(plan, model)
     _say_how(reading, notes, is_verbose=is_verbose)
     names = TokenNames(model.tokenizer)
@@ -49,8 +47,7 @@ def tell_text(
     if console is None:
         from .score_documents import text_document
 
-        document = text_document(plan, model, reading, scores, surprising, names.text)
-        stream.write(line_of(document, is_ascii=not is_unicode(stream)) + "\n")
+        answer.write_document(text_document(plan, model, reading, scores, surprising, names.text))
         return
     from .score_tables import spaced, summary_lines, surprising_table
 

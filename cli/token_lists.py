@@ -15,6 +15,7 @@ from .columns import Column, Row, filled, lines_of
 from .escaping import quoted, shown_in_cell
 from .score_tables import spaced
 from .tables import TOKEN
+from .token_names import named
 
 SCHEMA = 1
 _OWN_STYLE = {TEMPLATE: "dim", TOKENIZER: "dim"}  # of what the user did not write
@@ -115,7 +116,7 @@ def _row(number: int, one: PromptToken, is_marked: bool) -> Row:
         str(number),
         str(one.token_id),
         "-" if one.piece is None else one.piece,
-        f"special {one.piece}" if one.is_special else quoted(one.text) if one.text else "-",
+        named(one.piece or one.text, is_special=True) if one.is_special else quoted(one.text) if one.text else "-",
         *([origin] if is_marked else []),
         one.raw.hex(" "),
     ]

@@ -10,6 +10,16 @@ from .escaping import quoted, shown_in_cell
 _BROKEN = "\ufffd"
 
 
+def named(text: str, *, is_special: bool) -> str:
+    """Write a token on one line: its text in quotes, or a special one's name."""
+    return f"special {shown_in_cell(text)}" if is_special else quoted(text)
+
+
+def unnamed(token_id: int) -> str:
+    """Write a token whose text is not known."""
+    return f"<id {token_id}>"
+
+
 class TokenNames:
     """Names tokens of a transformers tokenizer, each one looked up once."""
 
@@ -35,10 +45,8 @@ class TokenNames:
         piece = self._piece(token_id)
         if piece is None:
             return self.text(token_id)
-        if self.is_special(token_id):
-            return f"special {shown_in_cell(piece)}"
-        text = self.text(token_id)
-        return f'"{_bytes_shown(piece)}"' if _BROKEN in text else quoted(text)
+        text, is_special = self.text(token_id), self.is_special(token_id)
+        return f'"{_bytes_shown(piece)}"' if _BROKEN in text and not is_special else named(text, is_special=is_special)
 
     def _piece(self, token_id: int) -> str | None:
         if not 0 <= token_id < len(self._tokenizer):
@@ -49,7 +57,7 @@ class TokenNames:
     def _looked_up(self, token_id: int) -> str:
         piece = self._piece(token_id)
         if piece is None:
-            return f"<id {token_id}>"
+            return unnamed(token_id)
         if self.is_special(token_id):
             return piece
         text = str(self._tokenizer.decode([token_id], skip_special_tokens=False, clean_up_tokenization_spaces=False))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..generation.errors import UsageError
 from . import options as o
-from .notes import Notes
+from .answering import Answer, answering
 from .option_groups import MODEL, WORLD, takes
 from .option_kinds import switch
-from .text_input import Json
+from .terminal import is_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +40,7 @@ def tokens(
     chat: Chat = False,
     system: o.System = None,
     chat_template: o.ChatTemplate = None,
-    json: Json = False,
+    json: o.JsonDocument = False,
     color: o.Color = "auto",
     quiet: o.Quiet = False,
     debug: o.Debug = False,  # main() sees to it
@@ -59,57 +58,52 @@ def tokens(
 
     Example: minigen tokens "Hello" --chat --system "Be brief."
     """
-    notes = Notes(sys.stderr, is_quiet=quiet)
-    notes.status("starting ...")
-    try:
-        _execute(context.params, notes)
-    finally:
-        notes.clear()
+    with answering(context.params) as answer:
+        _execute(context.params, answer)
 
 
-def _execute(params: Mapping[str, Any], notes: Notes) -> None:
-    from ..generation.tokenizer import load_tokenizer
-    from .destination import Destination
-    from .json_line import is_unicode, line_of
-    from .progress import TerminalProgress
-    from .reporting import LoadProgress
-    from .terminal import console_for
-    from .text_input import meant_model, read_text, reader_for
+def _execute(params: Mapping[str, Any], answer: Answer) -> None:
+    from .contradictions import refuse_lone_system
+    from .text_input import read_text, reader_for
     from .token_lists import count, tokens_document, tokens_table
 
-    with Destination(params["output"]) as destination:
-        does_chat = params["chat"] or params["chat_template"] is not None
-        if params["system"] is not None and not does_chat:
-            raise UsageError("--system needs --chat, whose template has a place for it.")
-        reader = reader_for(notes, no_stdin=params["no_stdin"])
-        template, system = _template(reader, params), _system(reader, params)
-        text = read_text(reader, params, "tokens")
-        _, settings = meant_model(params, notes)
-        notes.status("loading the tokenizer ...")
-        progress = LoadProgress(TerminalProgress(params["quiet"]), notes)
-        tokenizer, name = load_tokenizer(settings, offline=params["offline"], progress=progress)
-        if does_chat and template is None and not getattr(tokenizer, "chat_template", None):
-            raise UsageError(
-                f"The model {name} has no chat template: give one with --chat-template FILE, or leave --chat out."
-            )
-        found = _cut(tokenizer, text, does_chat, system, template)
-        notes.clear()
-        stream = destination.stream
-        if params["json"]:
-            mode = "chat" if does_chat else "raw"
-            document = tokens_document(found, name=name, text=text, mode=mode, system=system)
-            stream.write(line_of(document, is_ascii=not is_unicode(stream)) + "\n")
-        else:
-            console = console_for(stream, params["color"])
-            width = console.width if destination.is_terminal else None
-            console.print(tokens_table(found, count(found, text), width), soft_wrap=True)
-        stream.flush()
-        destination.keep()
+    no_stdin, does_chat = params["no_stdin"], params["chat"] or params["chat_template"] is not None
+    refuse_lone_system(params["system"], is_chat=does_chat)
+    reader = reader_for(answer.notes, no_stdin=no_stdin)
+    template, system = _template(reader, params), _system(reader, params)
+    text = read_text(reader, params["text"], params["file"], no_stdin=no_stdin, command="tokens", noun="text")
+    tokenizer, name = _loaded(answer)
+    if does_chat and template is None and not getattr(tokenizer, "chat_template", None):
+        raise UsageError(
+            f"The model {name} has no chat template: give one with --chat-template FILE, or leave --chat out."
+        )
+    found = _cut(tokenizer, text, does_chat, system, template)
+    answer.notes.clear()
+    console = answer.console()
+    if console is None:
+        mode = "chat" if does_chat else "raw"
+        answer.write_document(tokens_document(found, name=name, text=text, mode=mode, system=system))
+    else:
+        width = console.width if is_terminal(answer.stream) else None
+        console.print(tokens_table(found, count(found, text), width), soft_wrap=True)
+
+
+def _loaded(answer: Answer) -> tuple[Any, str]:
+    """Give the tokenizer, and what its model is called."""
+    from ..generation.tokenizer import load_tokenizer
+    from .opening import meant_model
+    from .progress import TerminalProgress
+    from .reporting import LoadProgress
+
+    _, settings = meant_model(answer.given, answer.notes)
+    answer.notes.status("loading the tokenizer ...")
+    progress = LoadProgress(TerminalProgress(answer.given.quiet), answer.notes)
+    return load_tokenizer(settings, offline=answer.given.offline, progress=progress)
 
 
 def _cut(tokenizer: Any, text: str, does_chat: bool, system: str | None, template: str | None) -> list[PromptToken]:
     from ..generation.origins import chat_tokens, raw_tokens
-    from .text_input import turns
+    from .encoding import turns
 
     return chat_tokens(tokenizer, turns(text, system), template) if does_chat else raw_tokens(tokenizer, text)
 
@@ -119,11 +113,7 @@ def _system(reader: Reader, params: Mapping[str, Any]) -> str | None:
 
 
 def _template(reader: Reader, params: Mapping[str, Any]) -> str | None:
-    from .reading import names_stdin
+    from .text_input import read_file_of
 
     path = params["chat_template"]
-    if path is None:
-        return None
-    if params["no_stdin"] and names_stdin(path):
-        raise UsageError("--chat-template - reads standard input, and --no-stdin forbids it: give one of them.")
-    return reader.file(path)
+    return None if path is None else read_file_of(reader, "--chat-template", path, no_stdin=params["no_stdin"])

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from operator import ge
 from typing import Any
 
-from ..generation.trace import Leading
+from ..generation.trace import TEMPERATURES, Leading
 
-HEATED_DIGITS = 6  # they are good to no more
+SUM_DIGITS = 6  # they are good to no more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def packed(leading: Leading) -> dict[str, Any]:
         "logits": _encoded(array("f", leading.logits)),
         "num_others": leading.num_others,
         "others_logsumexp": leading.others_logsumexp if leading.num_others else None,
-        "others_heated": [round(each, HEATED_DIGITS) for each in leading.others_heated] if leading.num_others else [],
+        "others_logsumexps": [round(each, SUM_DIGITS) for each in leading.others_logsumexps if leading.num_others],
         "deviation": leading.deviation,
     }
 
@@ -99,12 +99,15 @@ def unpacked(record: Mapping[str, Any], *, vocab_size: int, most: int) -> Leadin
     others, total = record["num_others"], record["others_logsumexp"]
     if others > vocab_size - len(ids) or (others == 0) != (total is None):
         raise ValueError(f"leading has {others} others, and {total} as the logarithm of their sum")
+    sums = [float(each) for each in record["others_logsumexps"]]
+    if len(sums) not in (0, len(TEMPERATURES)):
+        raise ValueError(f"leading has {len(sums)} others_logsumexps, and there are {len(TEMPERATURES)} or none")
     return Leading(
         token_ids=ids,
         logits=logits,
         num_others=others,
         others_logsumexp=-math.inf if total is None else float(total),
-        others_heated=[float(each) for each in record["others_heated"]],
+        others_logsumexps=sums,
         deviation=math.nan if record["deviation"] is None else float(record["deviation"]),
     )
 

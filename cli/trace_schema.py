@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..generation.ranges import MAX_SEED
-from ..generation.trace import HEATS
+from ..generation.trace import TEMPERATURES
 from .document_schema import DOCUMENT, TOKEN
 
 VERSION: Final = 1
@@ -48,16 +48,16 @@ HEADER: Final = _event(
 SAMPLE: Final = _event("sample", {"sample": _COUNT, "seed": _SEED})
 LEADING: Final = {
     "type": "object",
-    "required": ["ids", "logits", "num_others", "others_logsumexp", "others_heated", "deviation"],
+    "required": ["ids", "logits", "num_others", "others_logsumexp", "others_logsumexps", "deviation"],
     "properties": {
         "ids": _TEXT,  # base64 of unsigned 32-bit numbers, little-endian; highest logit first, ties by id
         "logits": _TEXT,  # base64 of 32-bit floats, little-endian, in the same order
         "num_others": _COUNT,  # tokens that are not listed and that the model did not rule out
         "others_logsumexp": {"type": ["number", "null"]},  # of their logits; null: there are none
-        "others_heated": {
+        "others_logsumexps": {
             "type": "array",
             "items": {"type": "number"},
-            "maxItems": len(HEATS),
+            "maxItems": len(TEMPERATURES),
         },  # of logit / T
         "deviation": {"type": ["number", "null"]},  # standard deviation of all logits that are not ruled out
     },

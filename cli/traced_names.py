@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .escaping import quoted, shown_in_cell
+from .token_names import named, unnamed
 from .trace_file import Trace
 
 
@@ -25,6 +25,4 @@ class TracedNames:
     def label(self, token_id: int) -> str:
         """Give a token on one line: text in quotes, with what cannot be seen made visible."""
         text = self.text(token_id)
-        if text is None:
-            return f"<id {token_id}>"
-        return f"special {shown_in_cell(text)}" if self.is_special(token_id) else quoted(text)
+        return unnamed(token_id) if text is None else named(text, is_special=self.is_special(token_id))

@@ -9,21 +9,24 @@ if TYPE_CHECKING:
         apply_bad_words as apply_bad_words,
         apply_min_new_tokens as apply_min_new_tokens,
     )
+    from .cutoffs import (
+        apply_epsilon_cutoff as apply_epsilon_cutoff,
+        apply_eta_cutoff as apply_eta_cutoff,
+        apply_mirostat as apply_mirostat,
+        apply_top_n_sigma as apply_top_n_sigma,
+        apply_xtc as apply_xtc,
+    )
     from .dry import apply_dry as apply_dry
     from .engine import Engine as Engine
     from .errors import MinigenError as MinigenError
     from .filters import (
         apply_dynatemp as apply_dynatemp,
-        apply_epsilon_cutoff as apply_epsilon_cutoff,
-        apply_eta_cutoff as apply_eta_cutoff,
         apply_min_p as apply_min_p,
         apply_temperature as apply_temperature,
         apply_top_k as apply_top_k,
-        apply_top_n_sigma as apply_top_n_sigma,
         apply_top_p as apply_top_p,
         apply_typical_p as apply_typical_p,
     )
-    from .mirostat import apply_mirostat as apply_mirostat
     from .model import Model as Model, load_model as load_model
     from .params import SamplingParams as SamplingParams
     from .penalties import (
@@ -50,7 +53,6 @@ if TYPE_CHECKING:
         Stage as Stage,
     )
     from .words import Words as Words, words_for as words_for
-    from .xtc import apply_xtc as apply_xtc
 
 _HOMES = {
     "SamplingParams": "params",
@@ -86,17 +88,17 @@ _HOMES = {
     "apply_bad_words": "bans",
     "apply_min_new_tokens": "bans",
     "apply_dry": "dry",
-    "apply_top_n_sigma": "filters",
+    "apply_top_n_sigma": "cutoffs",
     "apply_temperature": "filters",
     "apply_dynatemp": "filters",
     "apply_top_k": "filters",
     "apply_top_p": "filters",
     "apply_min_p": "filters",
     "apply_typical_p": "filters",
-    "apply_epsilon_cutoff": "filters",
-    "apply_eta_cutoff": "filters",
-    "apply_xtc": "xtc",
-    "apply_mirostat": "mirostat",
+    "apply_epsilon_cutoff": "cutoffs",
+    "apply_eta_cutoff": "cutoffs",
+    "apply_xtc": "cutoffs",
+    "apply_mirostat": "cutoffs",
 }
 __all__ = sorted(_HOMES)
 

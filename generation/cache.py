@@ -38,6 +38,13 @@ def takes_parts(slot: Cache) -> bool:
     return all(isinstance(layer, SlotLayer) for layer in slot.layers)
 
 
+def rewind(slot: Cache, length: int) -> None:
+    """Let a slot that takes parts forget all but its first `length` tokens."""
+    for layer in slot.layers:
+        assert isinstance(layer, SlotLayer)
+        layer.length = length
+
+
 def is_used_by(network: Any) -> bool:
     """Tell whether a network keeps its past in a slot. Some of the library's models have another cache, or none."""
     names = inspect.signature(getattr(network, "forward", network)).parameters

@@ -75,6 +75,11 @@ class OutOfMemory(RunError):  # noqa: N818 - the field's words
 class NumberError(RunError):
     """The model gave logits that are no numbers."""
 
+    @classmethod
+    def of_logits(cls, place: str) -> "NumberError":
+        """Give the error of logits that are not finite; place: `at token 3`."""
+        return cls(f"The model gave non-finite logits {place}; try --dtype bfloat16 or --dtype float32.")
+
 
 def _shown(value: object) -> str:
     """Spell a value on one line, and only the beginning of a long one."""

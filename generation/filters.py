@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from .ranges import RANGES, Range
+from .ranges import LEAST_TEMPERATURE, RANGES, Range
 
 # A full sort of the vocabulary is slow: the leading few hundred settle nearly every row; only a flat row needs more.
 HEADS = (512, 4096)
@@ -29,7 +29,7 @@ def apply_temperature(logits: Tensor, temperature: float | None) -> Tensor:
     limits, highest = torch.finfo(logits.dtype), logits.amax(-1, keepdim=True)
     if temperature < 0.01 or (temperature < 1 and bool((highest.abs() > limits.max * temperature).any())):
         highest = highest.clamp(min=limits.min)  # a row of nothing but −inf stays as it is
-        logits, temperature = logits - highest, max(temperature, 1e-30)  # a quotient of at most 0 is safe
+        logits, temperature = logits - highest, max(temperature, LEAST_TEMPERATURE)  # a quotient of at most 0 is safe
     return logits / temperature
 
 
@@ -47,30 +47,14 @@ def apply_dynatemp(logits: Tensor, temperature: float, spread: float | None, exp
     exponent = RANGES["dynatemp_exponent"].check("dynatemp_exponent", exponent)
     num_left = (logits > -torch.inf).sum(-1, keepdim=True)
     most = num_left.clamp(min=2).log()  # (…, 1), nats: the entropy of so many equal ones
-    share = (_entropy(_logprobs(logits)) / most).clamp(0, 1)
+    share = (entropy_of(logprobs_of(logits)) / most).clamp(0, 1)
     low, high = max(0.0, temperature - spread), temperature + spread
-    heat = low + (high - low) * share**exponent
+    divisor = low + (high - low) * share**exponent
     limits, highest = torch.finfo(logits.dtype), logits.amax(-1, keepdim=True)
-    is_large = (heat < 0.01) | (highest.abs() > limits.max * heat)
+    is_large = (divisor < 0.01) | (highest.abs() > limits.max * divisor)
     shifted = logits - torch.where(is_large, highest.clamp(min=limits.min), 0.0)  # as in apply_temperature
-    heated = torch.where(heat > 0, shifted / heat.clamp(min=1e-30), apply_top_k(logits, 1))
-    return torch.where(num_left > 1, heated.to(logits.dtype), logits)
-
-
-def apply_top_n_sigma(logits: Tensor, n: float | None) -> Tensor:
-    """Drop what lies more than `n` standard deviations of the logits (those not yet dropped) below the highest.
-
-    Which tokens stay does not depend on a temperature that comes later. Source: Tang et al. 2024, "Top-nσ".
-    """
-    if not n:
-        return logits
-    n = RANGES["top_n_sigma"].check("top_n_sigma", n)
-    is_gone = logits == -torch.inf
-    count = (~is_gone).sum(-1, keepdim=True).clamp(min=1)
-    scores = logits.double().masked_fill(is_gone, 0.0)
-    mean = scores.sum(-1, keepdim=True) / count
-    deviation = ((scores - mean).square().masked_fill(is_gone, 0.0).sum(-1, keepdim=True) / count).sqrt()
-    return logits.masked_fill(logits < logits.amax(-1, keepdim=True) - n * deviation, -torch.inf)
+    divided = torch.where(divisor > 0, shifted / divisor.clamp(min=LEAST_TEMPERATURE), apply_top_k(logits, 1))
+    return torch.where(num_left > 1, divided.to(logits.dtype), logits)
 
 
 def apply_top_k(logits: Tensor, k: int | None) -> Tensor:
@@ -92,7 +76,7 @@ def apply_top_p(logits: Tensor, p: float | None) -> Tensor:
     """
     if p is None or p >= 1:
         return logits
-    return _keep_mass(logits, logits, _probs(logits), p)
+    return _keep_mass(logits, logits, probs_of(logits), p)
 
 
 def apply_min_p(logits: Tensor, min_p: float | None) -> Tensor:
@@ -100,7 +84,7 @@ def apply_min_p(logits: Tensor, min_p: float | None) -> Tensor:
     if not min_p:
         return logits
     min_p = RANGES["min_p"].check("min_p", min_p)
-    probs = _probs(logits)
+    probs = probs_of(logits)
     return logits.masked_fill(probs < min_p * probs.amax(-1, keepdim=True), -torch.inf)
 
 
@@ -112,37 +96,13 @@ def apply_typical_p(logits: Tensor, mass: float | None) -> Tensor:
     if mass is None or mass >= 1:
         return logits
     mass = RANGES["typical_p"].check("typical_p", mass)
-    logprobs = _logprobs(logits)
+    logprobs = logprobs_of(logits)
     return _keep_mass(logits, typicality(logprobs), logprobs.exp(), mass)
 
 
 def typicality(logprobs: Tensor) -> Tensor:
     """Give how near each token's surprisal is to the entropy: −|−ln p − H|, in nats."""
-    return -(-logprobs - _entropy(logprobs)).abs()
-
-
-def apply_epsilon_cutoff(logits: Tensor, epsilon: float | None) -> Tensor:
-    """Drop tokens less likely than `epsilon`; the likeliest stays.
-
-    Source: Hewitt et al. 2022, "Truncation sampling as language model desmoothing".
-    """
-    if not epsilon:
-        return logits
-    epsilon = RANGES["epsilon_cutoff"].check("epsilon_cutoff", epsilon)
-    return _cut(logits, _probs(logits) < epsilon)
-
-
-def apply_eta_cutoff(logits: Tensor, epsilon: float | None) -> Tensor:
-    """Drop tokens less likely than min(ε, √ε · e^−H), H the entropy in nats; the likeliest stays.
-
-    Source: Hewitt et al. 2022, as apply_epsilon_cutoff.
-    """
-    if not epsilon:
-        return logits
-    epsilon = RANGES["eta_cutoff"].check("eta_cutoff", epsilon)
-    logprobs = _logprobs(logits)
-    eta = (math.sqrt(epsilon) * (-_entropy(logprobs)).exp()).clamp(max=epsilon)
-    return _cut(logits, _probs(logits) < eta)
+    return -(-logprobs - entropy_of(logprobs)).abs()
 
 
 def leading_ids(scores: Tensor, count: int) -> Tensor:
@@ -175,24 +135,21 @@ def _keep_leading(logits: Tensor, scores: Tensor, ranked: Tensor, count: Tensor)
     return logits.masked_fill(~(is_above | (is_edge & (is_edge.cumsum(-1) <= room))), -torch.inf)
 
 
-def _cut(logits: Tensor, is_unlikely: Tensor) -> Tensor:
-    """Drop tokens, but never the likeliest or its equals."""
-    return logits.masked_fill(is_unlikely & (logits < logits.amax(-1, keepdim=True)), -torch.inf)
-
-
 def _exact(logits: Tensor) -> torch.dtype:
     """Give the type in which masses are summed: half types would lose the tail."""
     return torch.promote_types(logits.dtype, torch.float32)
 
 
-def _probs(logits: Tensor) -> Tensor:
+def probs_of(logits: Tensor) -> Tensor:
+    """Give the probabilities of each row, `(…, vocab)`."""
     return logits.softmax(-1, dtype=_exact(logits))
 
 
-def _logprobs(logits: Tensor) -> Tensor:
+def logprobs_of(logits: Tensor) -> Tensor:
+    """Give the natural logs of the probabilities of each row, `(…, vocab)`."""
     return logits.log_softmax(-1, dtype=_exact(logits))
 
 
-def _entropy(logprobs: Tensor) -> Tensor:
+def entropy_of(logprobs: Tensor) -> Tensor:
     """Give the entropy of each row, `(…, 1)`, in nats."""
     return -(logprobs.exp() * logprobs).nan_to_num(0.0).sum(-1, keepdim=True)

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from .filters import leading_ids
 from .margins import margins
-from .orders import skips_filters
+from .orders import is_greedy, skips_filters
 from .params import SamplingParams
-from .trace import HEATS, Candidate, Draw, Inspection, Leading
+from .trace import TEMPERATURES, Candidate, Draw, Inspection, Leading
 from .waterfall import waterfall
 from .weights import Floats, gaps_below, pieces, weights_of
 
@@ -20,18 +20,17 @@ NamedRow = tuple[str, Tensor]  # a stage's name, and the row (vocab,) that it le
 
 def describe(
     token_id: int,
-    u: float | None,
+    u: float,
     rows: list[NamedRow],
     final: Tensor,
     inspection: Inspection,
     *,
     params: SamplingParams,
-    hidden_u: float,
 ) -> Draw:
     """Say how a token came about.
 
     rows: after each stage, the model's own logits first; final: (vocab,), the probabilities that were drawn from;
-    hidden_u: the step's uniform number, also where nothing was drawn with it.
+    u: the step's uniform number, also where nothing was drawn with it.
     """
     raw = rows[0][1]
     total, entropy = _total_and_entropy(raw)
@@ -46,10 +45,10 @@ def describe(
         rank=1 + int((raw > logit).sum()) + int((raw[:token_id] == logit).sum()),
         entropy=entropy,
         final_prob=float(final[token_id]),
-        u=u,
+        u=None if is_greedy(params) else u,
         candidates=_candidates(token_id, staged, final, total, ids[: inspection.num_candidates]),
         stages=waterfall(token_id, staged) if inspection.has_stages else (),
-        margins=margins(token_id, hidden_u, rows, params) if inspection.has_stages else {},
+        margins=margins(token_id, u, rows, params) if inspection.has_stages else {},
         leading=_leading(token_id, raw, ids[: inspection.num_leading]) if inspection.num_leading else None,
     )
 
@@ -97,22 +96,22 @@ def _leading(token_id: int, raw: Tensor, ids: Tensor) -> Leading:
     others = row.copy()
     others[leading] = -np.inf
     num_others, highest = int(np.count_nonzero(others > -np.inf)), float(others.max())
-    logsumexps = [-math.inf] * (1 + len(HEATS))
+    logsumexps = [-math.inf] * (1 + len(TEMPERATURES))
     if num_others:
-        sums = np.sum([_heated_sums(part) for part in pieces(gaps_below(highest, others))], axis=0)
-        logsumexps = [highest / heat + math.log(each) for heat, each in zip((1, *HEATS), sums, strict=True)]
+        sums = np.sum([_sums(part) for part in pieces(gaps_below(highest, others))], axis=0)
+        logsumexps = [highest / t + math.log(each) for t, each in zip((1, *TEMPERATURES), sums, strict=True)]
     return Leading(
         token_ids=array("I", leading.astype(np.uint32).tobytes()),
         logits=array("f", row[leading].tobytes()),
         num_others=num_others,
         others_logsumexp=logsumexps[0],
-        others_heated=logsumexps[1:],
+        others_logsumexps=logsumexps[1:],
         deviation=float((row if row.min() > -np.inf else row[row > -np.inf]).std(dtype=np.float64)),
     )
 
 
-def _heated_sums(gaps: Floats) -> Floats:
-    """Give the sum of the weights at a temperature of 1, and at each of HEATS: products of roots, to six digits."""
+def _sums(gaps: Floats) -> Floats:
+    """Give the sum of the weights at 1, and at each of TEMPERATURES: products of roots, to six digits."""
     exact = weights_of(gaps)
     weights = exact.astype(np.float32)  # half the work
     half = np.sqrt(weights)
@@ -120,6 +119,6 @@ def _heated_sums(gaps: Floats) -> Floats:
     eighth = np.sqrt(quarter)
     sixteenth, most = np.sqrt(eighth), half * quarter
     even = (half, half * eighth, most, most * eighth)
-    heated = [each for one in even for each in (one, one * sixteenth)]
-    sums = [exact, *heated, weights * quarter, weights * half]
+    roots = [each for one in even for each in (one, one * sixteenth)]
+    sums = [exact, *roots, weights * quarter, weights * half]
     return np.array([float(each.sum()) for each in sums])

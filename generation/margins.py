@@ -11,24 +11,24 @@ moved to it.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from torch import Tensor
 
-from .filters import apply_top_n_sigma
-from .kept import MOST_HEAT, Kept
+from .cutoffs import apply_top_n_sigma
+from .leading_places import Kept
 from .params import SamplingParams
+from .ranges import LEAST_TEMPERATURE, MAX_TEMPERATURE
 from .ranking import Ranking, Sums
-from .trace import KNOBS, Draw, Interval, Margin
+from .trace import KNOBS, Interval, Margin
 
 NOT_FOLLOWED = ("typical_p", "epsilon_cutoff", "eta_cutoff", "xtc_probability", "mirostat_tau")
 CUTS = ("top_k", "top_p", "min_p", *NOT_FOLLOWED)
-LEAST_SET = 1e-30  # the filter divides by no lower temperature
 NEUTRAL = SamplingParams()
-DOMAINS: Mapping[str, Interval] = {
-    "temperature": Interval(low=0.0, high=MOST_HEAT),
+DOMAINS: Mapping[str, Interval] = {  # under which a text of no tokens comes out as it did
+    "temperature": Interval(low=0.0, high=float(MAX_TEMPERATURE)),
     "top_k": Interval(low=1, high=math.inf),  # or the vocabulary, where it is known
     "top_p": Interval(low=0.0, high=1.0, is_low_closed=False),
     "min_p": Interval(low=0.0, high=1.0),
@@ -62,23 +62,15 @@ def margins(
     kept = Kept(ranking, min(params.top_k or vocab, ranking.size), params.top_p, params.min_p)
     place = ranking.rank(token_id)
     if not is_greedy:
-        sums = Sums(ranking, max(params.temperature, LEAST_SET) if is_still else 1.0)
+        sums = Sums(ranking, max(params.temperature, LEAST_TEMPERATURE) if is_still else 1.0)
         found |= _of_filters(kept, sums, place, u, vocab, params)
     if is_still:
         found["temperature"] = _of_temperature(kept, place, u, params.temperature)
     return found
 
 
-def whole_text(draws: Iterable[Draw]) -> dict[str, Interval | None]:
-    """Give, for each knob, the settings under which all of these draws come out as they did; None: not computed."""
-    found: dict[str, Interval | None] = dict(DOMAINS)
-    for draw in draws:
-        found = narrowed(found, draw.margins)
-    return found
-
-
 def narrowed(so_far: Mapping[str, Interval | None], found: Mapping[str, Margin | None]) -> dict[str, Interval | None]:
-    """Give what is left of each knob's range after one more draw."""
+    """Give the settings under which a text comes out as it did after one more draw; None: not computed."""
     left: dict[str, Interval | None] = {}
     for knob, interval in so_far.items():
         margin = found.get(knob)
@@ -93,7 +85,7 @@ def _row_before(names: Sequence[str], rows: Sequence[tuple[str, Tensor]]) -> Ten
 
 
 def _of_temperature(kept: Kept, place: int, u: float, setting: float) -> Margin:
-    near = max(setting, LEAST_SET) if setting else 1.0
+    near = max(setting, LEAST_TEMPERATURE) if setting else 1.0
     number = kept.count(near, place)
     allowed = picked = DOMAINS["temperature"]
     if place > 1:
@@ -102,7 +94,7 @@ def _of_temperature(kept: Kept, place: int, u: float, setting: float) -> Margin:
         low, is_low_closed = kept.passing(place - 1, u, near, number)
         picked = replace(picked, low=low, is_low_closed=is_low_closed)
     high, is_past = kept.passing(place, u, near, number)
-    if high <= MOST_HEAT:
+    if high <= MAX_TEMPERATURE:
         picked = replace(picked, high=high, is_high_closed=not is_past)
     return _margin(allowed, picked, setting)
 

@@ -1,4 +1,4 @@
-"""The orders of other engines: which stages of the chain each has, in which order, and which values it refuses.
+"""The order of the chain, minigen's own and other engines': which stages each has, and which values it refuses.
 
 What is said here of transformers 5.24 (`hf`), vLLM 0.33 (its PyTorch path), llama.cpp and mlx-lm was read from their
 sources. An order decides which tokens are left and how likely each is. The random numbers stay this project's own: the
@@ -13,6 +13,16 @@ from .errors import ParameterError
 
 Order = Literal["minigen", "hf", "vllm", "llama.cpp", "mlx"]
 ORDERS: tuple[str, ...] = get_args(Order)
+LLAMA_CPP_WINDOW, MLX_WINDOW = 64, 20  # tokens back that the penalties count, as both set it where nobody does
+LLAMA_CPP_WITH_MIROSTAT = ("logit_bias", "temperature", "mirostat_tau")  # all that it runs then
+VLLM_MOST_BIAS = 100.0
+VLLM_LEAST_TEMPERATURE, VLLM_MOST_TEMPERATURE = 0.01, 2  # the least is above 0
+PARTS: Mapping[str, tuple[str, ...]] = {  # settings that mean nothing while another is at its neutral value
+    "dynatemp_range": ("dynatemp_exponent",),
+    "xtc_probability": ("xtc_threshold",),
+    "mirostat_tau": ("mirostat_eta",),
+    "dry_multiplier": ("dry_base", "dry_allowed_length", "dry_range", "dry_sequence_breakers"),
+}
 Limit = tuple[Callable[[float], bool], str]  # whether a value is allowed, and what would be
 
 
@@ -25,14 +35,19 @@ class Rules:
     is_temperature_last: bool = False  # then 0 takes the likeliest of what the filters left; else it skips them
     limits: Mapping[str, Limit] = field(default_factory=dict)
 
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """All of its stages, in order."""
+        return (*self.scores, *self.filters)
+
 
 _PENALTIES = ("repetition_penalty", "frequency_penalty", "presence_penalty")
-_HEAT = ("temperature", "dynatemp_range")  # one takes the other's place
+_DIVISION = ("temperature", "dynatemp_range")  # one takes the other's place
 RULES: Mapping[str, Rules] = {
     "minigen": Rules(
         scores=("logit_bias", "allowed_token_ids", "bad_words", "min_new_tokens", *_PENALTIES, "no_repeat_ngram_size",
                 "dry_multiplier"),
-        filters=("top_n_sigma", *_HEAT, "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
+        filters=("top_n_sigma", *_DIVISION, "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
                  "xtc_probability", "mirostat_tau"),
     ),
     "hf": Rules(
@@ -47,11 +62,11 @@ RULES: Mapping[str, Rules] = {
     "vllm": Rules(
         scores=("allowed_token_ids", "bad_words", "min_new_tokens", "logit_bias", *_PENALTIES),
         filters=("temperature", "min_p", "top_k", "top_p"),
-        limits={"temperature": (lambda value: value <= 2, "at most 2")},
+        limits={"temperature": (lambda value: value <= VLLM_MOST_TEMPERATURE, f"at most {VLLM_MOST_TEMPERATURE}")},
     ),
     "llama.cpp": Rules(
         scores=("logit_bias", *_PENALTIES, "dry_multiplier"),
-        filters=("top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc_probability", *_HEAT, "mirostat_tau"),
+        filters=("top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "xtc_probability", *_DIVISION, "mirostat_tau"),
         is_temperature_last=True,
     ),
     "mlx": Rules(
@@ -70,8 +85,8 @@ def check_order(settings: Any) -> None:
     order = settings.order
     if order not in ORDERS:
         raise ParameterError("order", order, "one of " + ", ".join(ORDERS))
-    own, rules = RULES["minigen"], RULES[order]
-    missing = {*own.scores, *own.filters} - {*rules.scores, *rules.filters}
+    rules = RULES[order]
+    missing = {*RULES["minigen"].stages} - {*rules.stages}
     for spec in fields(settings):
         value = getattr(settings, spec.name)
         if spec.name in missing and value != spec.default:

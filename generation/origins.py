@@ -6,7 +6,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from .chat import Messages, render
 from .passage import read_alone
@@ -26,9 +26,6 @@ class PromptToken:
     raw: bytes
     is_special: bool
     origin: str | None  # "text", "tokenizer"; in a chat "template", a message's role, "mixed"; None: it cannot be told
-
-
-Mode = Literal["raw", "chat"]
 
 
 def raw_tokens(tokenizer: Any, text: str) -> list[PromptToken]:

@@ -8,6 +8,8 @@ from typing import Any
 from .errors import ParameterError
 
 MAX_SEED = 2**63 - 1
+MAX_TEMPERATURE = 100
+LEAST_TEMPERATURE = 1e-30  # above 0; the filters divide by no lower one
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def as_number(kind: type[int] | type[float], value: Any) -> int | float:
 
 
 RANGES: dict[str, Range] = {
-    "temperature": Range(float, 0, 100),
+    "temperature": Range(float, 0, MAX_TEMPERATURE),
     "top_k": Range(int, 0),
     "top_p": Range(float, 0, 1, is_low_open=True),
     "min_p": Range(float, 0, 1),

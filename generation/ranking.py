@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .ranges import MAX_TEMPERATURE
 from .weights import FAR, Floats, Scores, gaps_below, moments, pieces, running_sums, weights_of
 
 Place = tuple[float, float, float]  # an argument, and a function's value and slope there
 
 HEAD = 512  # tokens that are ranked at first
-HOTTEST = 0.01  # 1/T at the highest temperature that may be set, 100
+LEAST_INVERSE = 1 / MAX_TEMPERATURE
 CLOSE = 2e-7  # a step leaves an error of about the square of this
 MAX_STEPS = 100
 
@@ -61,8 +62,8 @@ class Ranking:
         """Give the temperature at which the first `first` of `count` places have a share of what all of these weigh.
 
         The share falls as the temperature rises. 0 where it is no larger at any temperature, infinity where it is
-        larger even at 100. Found by the log-odds as a function of 1/T, which is close to a straight line: by Newton's
-        method, then by cubics, within a bracket. It starts at the temperature `near`.
+        larger even at the highest. Found by the log-odds as a function of 1/T, which is close to a straight line: by
+        Newton's method, then by cubics, within a bracket. It starts at the temperature `near`.
         """
         if first >= count or share <= 0:
             return math.inf
@@ -72,12 +73,12 @@ class Ranking:
             return 0.0
         if num_highest == count:
             return math.inf
-        low, high, inverse = 0.0, math.inf, max(1 / near, HOTTEST)  # `low` is 0 until a place is known
+        low, high, inverse = 0.0, math.inf, max(1 / near, LEAST_INVERSE)  # `low` is 0 until a place is known
         before: Place | None = None
         for _ in range(MAX_STEPS):
             odds, slope = self._log_odds(first, count, inverse)
             if odds > goal:
-                if inverse == HOTTEST:
+                if inverse == LEAST_INVERSE:
                     return math.inf
                 high = inverse
             else:
@@ -87,7 +88,7 @@ class Ranking:
             reach = abs(before[0] - inverse) if before is not None and before[2] > 0 else inverse
             if abs(guess - inverse) * reach <= CLOSE * inverse**2:
                 return 1 / guess
-            guess = HOTTEST if guess < HOTTEST and low == 0 else guess
+            guess = LEAST_INVERSE if guess < LEAST_INVERSE and low == 0 else guess
             inverse, before = guess if low < guess < high else _between(low, high), here
         return 1 / inverse
 
@@ -173,7 +174,7 @@ def _reaching(goal: float, here: Place, before: Place | None) -> float:
 
 def _between(low: float, high: float) -> float:
     """Give a place in a bracket of inverse temperatures, which may have no end above."""
-    return math.sqrt(max(low, HOTTEST) * high) if high < math.inf else max(low, HOTTEST) * 8
+    return math.sqrt(max(low, LEAST_INVERSE) * high) if high < math.inf else max(low, LEAST_INVERSE) * 8
 
 
 def _falling(row: Scores) -> Scores:

@@ -14,23 +14,16 @@ from torch import Tensor
 
 from .arrangement import filter_stages, score_stages
 from .bounds import Undecidable
-from .known import Known, known_row
-from .mirostat import next_limit
-from .orders import skips_filters
+from .cutoffs import next_limit
+from .orders import PARTS, skips_filters
 from .params import SamplingParams
+from .partial_chain import Settling
+from .partial_row import Known, known_row
 from .sampler import XTC, uniform
-from .settling import Settling
 from .trace import Leading
 from .words import NO_WORDS, Words
 
 ENDING = ("max_new_tokens", "stop", "ignore_eos")  # settings that end a text and change no draw
-_PARTS = {  # settings that mean nothing while another is at its neutral value
-    "dynatemp_range": ("dynatemp_exponent",),
-    "xtc_probability": ("xtc_threshold",),
-    "mirostat_tau": ("mirostat_eta",),
-    "min_new_tokens": ("end_token_ids",),
-    "dry_multiplier": ("dry_base", "dry_allowed_length", "dry_range", "dry_sequence_breakers"),
-}
 _NEUTRAL = SamplingParams()
 
 
@@ -91,8 +84,8 @@ def replay(recording: Recording, params: SamplingParams, seed: int | None = None
 
 def effective(params: SamplingParams) -> SamplingParams:
     """Give settings without those that change no draw: the seed, what ends a text, parts of what is off."""
-    idle = ["seed", *ENDING]
-    for name, parts in _PARTS.items():
+    idle = ["seed", *ENDING, *(() if params.min_new_tokens else ("end_token_ids",))]
+    for name, parts in PARTS.items():
         if getattr(params, name) == getattr(_NEUTRAL, name):
             idle += parts
     changed: dict[str, Any] = {name: getattr(_NEUTRAL, name) for name in idle}

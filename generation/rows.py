@@ -8,6 +8,7 @@ from itertools import takewhile
 import torch
 from torch import Tensor
 
+from .cache import rewind
 from .device import memory_translated
 from .errors import NumberError
 from .model import Model
@@ -38,7 +39,7 @@ class Rows:
         """Go on from what the slot holds."""
         same = takewhile(lambda pair: pair[0] == pair[1], zip(self._held, ids[:first], strict=False))
         start = sum(1 for _ in same)
-        self._runner.rewind(self._slot, start)
+        rewind(self._slot, start)
         for at, end in _parts(start, first, self._runner.chunk):
             self._runner.rows(ids[at:end], at, self._slot, 1)
         for at, end in _parts(first, len(ids), self._size):
@@ -63,9 +64,7 @@ def check_numbers(rows: Tensor, place: int) -> None:
     is_good = rows.amax(-1).isfinite()
     if not bool(is_good.all()):
         bad = place + int((~is_good).nonzero()[0])
-        raise NumberError(
-            f"The model gave non-finite logits before token {bad + 1}; try --dtype bfloat16 or --dtype float32."
-        )
+        raise NumberError.of_logits(f"before token {bad + 1}")
 
 
 def _parts(start: int, end: int, size: int) -> list[tuple[int, int]]:

@@ -49,11 +49,6 @@ class Runner:
         """Tell whether ids may come in several passes of several ids each."""
         return self._has_slots and takes_parts(slot)
 
-    def rewind(self, slot: Any, length: int) -> None:
-        """Let a slot that takes parts forget all but its first `length` ids."""
-        for layer in slot.layers:
-            layer.length = length
-
     @torch.inference_mode()
     def decode(self, token_id: int, position: int, slot: Any) -> Tensor:
         """Run over one new token; give the logits after it, `(vocab,)`."""

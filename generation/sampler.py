@@ -12,13 +12,12 @@ from torch import Tensor
 
 from .arrangement import filter_stages, kept_by_own_order, score_stages
 from .chain import NamedFilter
+from .cutoffs import next_limit
 from .errors import NumberError, ParameterError
 from .filters import HEADS, leading_ids
 from .inspection import describe
-from .mirostat import next_limit
-from .orders import is_greedy, skips_filters
+from .orders import skips_filters
 from .params import SamplingParams, next_seed
-from .ranges import as_number
 from .trace import UNINSPECTED, Draw, Inspection, OrderEffect
 from .words import NO_WORDS, Words, check_words
 
@@ -65,8 +64,6 @@ class Sampler:
             check_words(self.params)
         self.words = words or NO_WORDS
         self.surprisal_limit = 2 * self.params.mirostat_tau  # mirostat's state, in bits
-        self._limit_before = self.surprisal_limit  # the newest draw
-        self._newest_probs: Tensor | None = None  # what it was drawn from
         self._later_rows: list[Sampler] = []
 
     def sample(self, logits: Tensor) -> Tensor:
@@ -108,12 +105,10 @@ class Sampler:
             rows += _run(filters, rows[-1][1])[1:]
             final = rows[-1][1].softmax(-1)
             token_id = pick(rows[-1][1], final, number)
-        u = None if is_greedy(self.params) else number
         effect = self._order_effect(rows, final, coin)
         self.output_ids.append(token_id)
-        self._limit_before, self._newest_probs = self.surprisal_limit, final
-        self._learn()
-        draw = describe(token_id, u, rows, final, self.inspection, params=self.params, hidden_u=number)
+        self._move_limit(float(final[token_id]))
+        draw = describe(token_id, number, rows, final, self.inspection, params=self.params)
         return draw if effect is None else replace(draw, order_effect=effect)
 
     def _order_effect(self, rows: Sequence[tuple[str, Tensor]], final: Tensor, coin: float) -> OrderEffect | None:
@@ -131,27 +126,12 @@ class Sampler:
             tokens_changed=int((is_kept != is_own).sum()),
         )
 
-    def correct(self, token_id: int) -> None:
-        """Put a token in the place of the newest one drawn, as where a recorded text is followed.
-
-        Penalties count it, and mirostat goes by its probability in that draw; by one that was dropped it does not go.
-        Raises ParameterError for an id outside the vocabulary and where nothing is drawn yet.
-        """
-        if self._newest_probs is None:
-            raise ParameterError("token_id", token_id, "that of a token drawn before")
-        vocab, number = len(self._newest_probs), as_number(int, token_id)
-        if not 0 <= number < vocab:
-            raise ParameterError("token_id", token_id, f"a token id from 0 to {vocab - 1}")
-        self.output_ids[-1] = int(number)
-        self._learn()
-
-    def _learn(self) -> None:
-        """Move mirostat's limit from where it was before the newest draw."""
-        params, probs = self.params, self._newest_probs
-        if params.mirostat_tau > 0 and not skips_filters(params) and probs is not None:
-            prob = float(probs[self.output_ids[-1]])
-            limit = self._limit_before
-            self.surprisal_limit = next_limit(limit, prob, tau=params.mirostat_tau, eta=params.mirostat_eta)
+    def _move_limit(self, prob: float) -> None:
+        """Move mirostat's limit on by the final probability of the token that was drawn."""
+        params = self.params
+        if params.mirostat_tau > 0 and not skips_filters(params):
+            limit, tau, eta = self.surprisal_limit, params.mirostat_tau, params.mirostat_eta
+            self.surprisal_limit = next_limit(limit, prob, tau=tau, eta=eta)
 
 
 def pick(scores: Tensor, probs: Tensor, u: float) -> int:
@@ -176,8 +156,7 @@ def _run(stages: Sequence[NamedFilter], row: Tensor) -> list[tuple[str, Tensor]]
 def _check_numbers(rows: list[tuple[str, Tensor]], step: int) -> None:
     """Refuse logits that are no numbers (a maximum is NaN if any is), and bans that leave no token."""
     if not math.isfinite(float(rows[0][1].max())):
-        hint = "try --dtype bfloat16 or --dtype float32"
-        raise NumberError(f"The model gave non-finite logits at token {step + 1}; {hint}.")
+        raise NumberError.of_logits(f"at token {step + 1}")
     if rows[-1][1].max() == -math.inf:
         left = [int((row > -math.inf).sum()) for _, row in rows]
         banning = [name for (name, _), (before, after) in zip(rows[1:], pairwise(left), strict=True) if after < before]

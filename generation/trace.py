@@ -65,7 +65,7 @@ class Margin:
     picked: Interval  # where the same random number still picks it
 
 
-HEATS = tuple(16 / n for n in (*range(8, 16), 20, 24))  # temperatures, 2 to 2/3, at which a Leading adds up the others
+TEMPERATURES = tuple(16 / n for n in (*range(8, 16), 20, 24))  # 2 to 2/3: where a Leading adds up the others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Leading:
     logits: Sequence[float]
     num_others: int  # tokens that are not listed and that the model did not rule out
     others_logsumexp: float  # natural log of the sum of exp(logit) over those; −inf where there are none
-    others_heated: Sequence[float] = ()  # the same of logit / T for each T of HEATS; empty: not known
+    others_logsumexps: Sequence[float] = ()  # the same of logit / T for each T of TEMPERATURES; empty: not known
     deviation: float  # population standard deviation of all raw logits that the model did not rule out
 
 

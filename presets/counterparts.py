@@ -2,12 +2,12 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..generation.orders import Order, skips_filters
+from ..generation.orders import PARTS, RULES, Order, skips_filters
 from ..generation.params import SamplingParams
 from ..generation.sources import HubSource, PathSource, Source, WheelSource
 from .preset import Preset
@@ -16,10 +16,9 @@ from .settings import resolve
 PLACE = "{input}"  # where the user's own text goes
 WINDOW = 2**20  # tokens back, where a tool must be told a number and all are meant: no window is longer
 MAX_SHOWN = 100  # characters of a value in a note
-GREEDY_SKIPS = (
-    "dynatemp_range", "dynatemp_exponent", "top_n_sigma", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff",
-    "eta_cutoff", "xtc_probability", "xtc_threshold", "mirostat_tau", "mirostat_eta",
-)  # fmt: skip
+GREEDY_SKIPS = [
+    part for name in RULES["minigen"].filters if name != "temperature" for part in (name, *PARTS.get(name, ()))
+]
 _NEUTRAL = SamplingParams()
 
 
@@ -92,7 +91,7 @@ class Handover:
         values = {spec.name: getattr(self.params, spec.name) for spec in fields(SamplingParams)}
         return {name: value for name, value in values.items() if value != getattr(_NEUTRAL, name)}
 
-    def _skip(self, names: tuple[str, ...], why: str) -> None:
+    def _skip(self, names: Sequence[str], why: str) -> None:
         skipped = {name: value for name, value in self._active().items() if name in names}
         if skipped:
             listed = ", ".join(f"{name} {written(value)}" for name, value in skipped.items())

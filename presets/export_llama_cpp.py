@@ -7,18 +7,20 @@ import math
 import shlex
 from collections.abc import Sequence
 
-from ..generation.params import BREAKERS
+from ..generation.orders import LLAMA_CPP_WINDOW, LLAMA_CPP_WITH_MIROSTAT, RULES
+from ..generation.params import BREAKERS, SamplingParams
 from ..generation.sources import HubSource
 from .counterparts import PLACE, WINDOW, Handover, is_gguf, is_hub, place_of, written
 
 ORDER = "penalties;dry;top_n_sigma;temperature;top_k;top_p;min_p;typ_p;xtc"  # minigen's
 OWN_ORDER = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"
-OWN_WINDOW = 64  # tokens back that its penalties count
 MAX_SEED = 2**32 - 2  # the one above means a random seed
-_BEFORE_MIROSTAT = {
-    "repetition_penalty": 1, "frequency_penalty": 0, "presence_penalty": 0, "dry_multiplier": 0, "top_n_sigma": 0,
-    "dynatemp_range": 0, "top_k": 0, "top_p": 1, "min_p": 0, "typical_p": 1, "xtc_probability": 0,
-}  # fmt: skip
+_LOST_WITH_MIROSTAT = [
+    name
+    for name in RULES["minigen"].stages
+    if name in RULES["llama.cpp"].stages and name not in LLAMA_CPP_WITH_MIROSTAT
+]
+_NEUTRAL = SamplingParams()
 _NO_NUL = "No argument can hold a NUL"
 Flags = list[tuple[str, object]]
 
@@ -113,7 +115,7 @@ def _penalties(handover: Handover, *, is_own: bool) -> Flags:
         ("--repeat-penalty", handover.take("repetition_penalty")),
         ("--frequency-penalty", handover.take("frequency_penalty")),
         ("--presence-penalty", handover.take("presence_penalty")),
-        ("--repeat-last-n", 0 if not is_active else OWN_WINDOW if is_own else WINDOW),
+        ("--repeat-last-n", 0 if not is_active else LLAMA_CPP_WINDOW if is_own else WINDOW),
     ]
 
 
@@ -155,7 +157,7 @@ def _mirostat(handover: Handover, *, is_own: bool) -> Flags:
     target, rate = handover.take("mirostat_tau"), handover.take("mirostat_eta")
     if target == 0:
         return [("--mirostat", 0), ("--mirostat-lr", rate)]
-    lost = [name for name, neutral in _BEFORE_MIROSTAT.items() if getattr(handover.params, name) != neutral]
+    lost = [name for name in _LOST_WITH_MIROSTAT if getattr(handover.params, name) != getattr(_NEUTRAL, name)]
     if lost and not is_own:
         handover.notes.append(f"With mirostat llama.cpp leaves out: {', '.join(lost)}.")
     return [("--mirostat", 2), ("--mirostat-ent", target), ("--mirostat-lr", rate)]

@@ -2,12 +2,12 @@
 
 import re
 
+from ..generation.orders import LLAMA_CPP_WINDOW
 from ..generation.sources import HubSource, PathSource
 from .counterparts import PLACE, WINDOW, Handover, is_gguf, is_hub, place_of, written
 
 _SAME = ("temperature", "top_k", "top_p", "min_p", "typical_p", "presence_penalty", "frequency_penalty")
 MAX_SEED = 2**31 - 1
-OWN_WINDOW = 64  # tokens back that its penalties count
 _CLOSING = re.compile('"{3,}')
 
 
@@ -19,7 +19,7 @@ def write_modelfile(handover: Handover) -> str:
     is_own = handover.take_order("llama.cpp")
     values = handover.take_all(_SAME) | {
         "repeat_penalty": handover.take("repetition_penalty"),
-        "repeat_last_n": 0 if not is_penalizing else OWN_WINDOW if is_own else WINDOW,
+        "repeat_last_n": 0 if not is_penalizing else LLAMA_CPP_WINDOW if is_own else WINDOW,
         "num_predict": handover.take("max_new_tokens"),
         "seed": handover.take_seed("ollama", MAX_SEED),
     }

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from ..generation.orders import VLLM_LEAST_TEMPERATURE, VLLM_MOST_BIAS, VLLM_MOST_TEMPERATURE
 from ..generation.sources import HubSource
 from .counterparts import PLACE, Handover, is_hub, place_of
 
@@ -12,7 +13,6 @@ _SAME = (
 )  # fmt: skip
 _LISTS = {"stop": "stop", "end_token_ids": "stop_token_ids", "bad_words": "bad_words",
           "allowed_token_ids": "allowed_token_ids"}  # fmt: skip
-MAX_BIAS = 100.0
 MAX_SEED = 2**63 - 1
 
 
@@ -64,10 +64,11 @@ def _length(handover: Handover) -> dict[str, int]:
 
 def _bias(handover: Handover) -> dict[str, Any]:
     bias = handover.take("logit_bias")
-    held = {str(token_id): max(-MAX_BIAS, min(MAX_BIAS, value)) for token_id, value in bias.items()}
+    held = {str(token_id): max(-VLLM_MOST_BIAS, min(VLLM_MOST_BIAS, value)) for token_id, value in bias.items()}
     if list(held.values()) != list(bias.values()):
         handover.notes.append(
-            "vLLM's logit_bias goes from -100 to 100 only: what lies beyond, a ban too, is cut there."
+            f"vLLM's logit_bias goes from {-VLLM_MOST_BIAS:g} to {VLLM_MOST_BIAS:g} only: "
+            "what lies beyond, a ban too, is cut there."
         )
     return {"logit_bias": held} if held else {}
 
@@ -75,14 +76,15 @@ def _bias(handover: Handover) -> dict[str, Any]:
 def _differences(handover: Handover) -> None:
     """Say what vLLM does otherwise, where these settings make it matter."""
     params, notes = handover.params, handover.notes
-    if params.temperature > 2:
-        notes.append("vLLM refuses a temperature above 2.")
+    least, most = VLLM_LEAST_TEMPERATURE, VLLM_MOST_TEMPERATURE
+    if params.temperature > most:
+        notes.append(f"vLLM refuses a temperature above {most}.")
     if params.min_new_tokens > 0 and params.stop:
         notes.append("vLLM looks for stop strings after min_tokens tokens only.")
     if handover.take_order("vllm"):
         return
-    if 0 < params.temperature < 0.01:
-        notes.append("vLLM raises a temperature between 0 and 0.01 to 0.01, and takes one below 0.00001 as 0.")
+    if 0 < params.temperature < least:
+        notes.append(f"vLLM raises a temperature between 0 and {least} to {least}, and takes one below 0.00001 as 0.")
     if params.min_p > 0 and (params.top_k > 0 or params.top_p < 1):
         notes.append("vLLM applies min_p before top_k and top_p, minigen after them.")
     if params.top_k > 0:

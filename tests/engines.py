@@ -95,8 +95,8 @@ def vllm(
     if s.temperature == 0:
         row.keep(argmax(row))
         return row
-    heat = max(s.temperature, 0.01)
-    row.scores = {i: z / heat for i, z in row.scores.items()}
+    temperature = max(s.temperature, 0.01)
+    row.scores = {i: z / temperature for i, z in row.scores.items()}
     if s.min_p:
         row.cut(max(row.scores[i] for i in row.ids) + math.log(s.min_p))
     if s.top_k:

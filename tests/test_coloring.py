@@ -9,8 +9,7 @@ import pytest
 import torch
 from minigen.cli.color_list import color_list, measured_token
 from minigen.cli.color_views import ColoredTextView, LegendView, ListView
-from minigen.cli.coloring import SCALES, STYLES_OF_16, STYLES_OF_256, Coloring, level_of, value_of
-from minigen.cli.job import Measure
+from minigen.cli.coloring import SCALES, STYLES_OF_16, STYLES_OF_256, Coloring, Measure, level_of, value_of
 from minigen.cli.painting import Cursor, Piece, ansi
 from minigen.cli.terminal import has_256_colors
 from minigen.cli.views import TextView

@@ -7,8 +7,8 @@ import minigen.generation as f
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
+from minigen.generation.cutoffs import next_limit
 from minigen.generation.errors import ParameterError
-from minigen.generation.mirostat import next_limit
 from torch import Tensor
 from transformers.generation import logits_process as hf
 
@@ -128,8 +128,8 @@ def test_dynamic_temperature_follows_the_entropy(
         expected = probs
     else:
         low, high = max(0.0, temperature - spread), temperature + spread
-        heat = low + (high - low) * (plain_entropy(probs) / math.log(len(left))) ** exponent
-        expected = plain_softmax([value / heat for value in values])
+        divisor = low + (high - low) * (plain_entropy(probs) / math.log(len(left))) ** exponent
+        expected = plain_softmax([value / divisor for value in values])
     row = f.apply_dynatemp(torch.tensor(values), temperature, spread, exponent)
     assert row.softmax(-1).tolist() == pytest.approx(expected, abs=2e-4)
 

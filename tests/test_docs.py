@@ -12,7 +12,7 @@ import typer.main
 from minigen import presets
 from minigen.cli.app import app, main
 from minigen.cli.document_schema import CANDIDATE, DOCUMENT, TOKEN
-from minigen.generation.chain import filter_stages, score_stages
+from minigen.generation.arrangement import filter_stages, score_stages
 from minigen.generation.model import Model
 from minigen.generation.params import SamplingParams
 from minigen.generation.ranges import RANGES

@@ -4,6 +4,7 @@ import io
 import json
 import math
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from minigen.cli.documents import DocumentView
 from minigen.cli.json_line import line_of, strict
 from minigen.cli.samples import Run, Sample
 from minigen.generation.errors import NumberError
-from minigen.generation.margins import whole_text
+from minigen.generation.margins import DOMAINS, narrowed
 from minigen.generation.params import SamplingParams
 from minigen.generation.sampler import Sampler
 from minigen.generation.stats import RunStats
@@ -218,7 +219,7 @@ def test_the_whole_text_s_ranges_stand_in_the_document(does_stream: bool, does_i
     lines = written(outputs, does_stream=does_stream, does_inspect=does_inspect)
     for line in lines:
         Draft202012Validator(JSONL_SCHEMA if does_stream else JSON_SCHEMA).validate(line)
-    ranges = whole_text(output.draw for output in outputs if output.draw is not None)
+    ranges = reduce(narrowed, (output.draw.margins for output in outputs if output.draw is not None), DOMAINS)
     wanted = {knob: record_of(interval) for knob, interval in ranges.items() if interval is not None}
     assert len(wanted) == len(KNOBS)
     assert lines[-1]["margins"] == wanted

@@ -118,9 +118,12 @@ def test_ties_and_edges_are_the_engines_own(order: str, settings: dict[str, Any]
 def test_order_matters_on_l(order: str) -> None:
     """top-p 0.9 and min-p 0.1 with the temperature first, and with it last."""
     is_last = order in ("llama.cpp", "mlx")
-    for heat, by_mass, by_ratio in ((0.5, [0, 1, 2], [0, 1, 2]), (1.8, [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5, 6])):
-        assert kept(L, order=order, temperature=heat, top_p=0.9) == ([0, 1, 2, 3] if is_last else by_mass)
-        assert kept(L, order=order, temperature=heat, min_p=0.1) == ([0, 1, 2, 3, 4] if is_last else by_ratio)
+    for temperature, by_mass, by_ratio in (
+        (0.5, [0, 1, 2], [0, 1, 2]),
+        (1.8, [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5, 6]),
+    ):
+        assert kept(L, order=order, temperature=temperature, top_p=0.9) == ([0, 1, 2, 3] if is_last else by_mass)
+        assert kept(L, order=order, temperature=temperature, min_p=0.1) == ([0, 1, 2, 3, 4] if is_last else by_ratio)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import yaml
 from hypothesis import strategies as st
 from minigen import presets
 from minigen.cli.presets import app
-from minigen.generation.chain import filter_stages
+from minigen.generation.arrangement import filter_stages
 from minigen.generation.engine import Engine
 from minigen.generation.model import Model
 from minigen.generation.orders import RULES

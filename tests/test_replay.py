@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
-from minigen.generation.chain import score_stages
+from minigen.generation.arrangement import score_stages
 from minigen.generation.errors import NumberError, ParameterError
 from minigen.generation.filters import leading_ids
-from minigen.generation.known import known_row
 from minigen.generation.orders import ORDERS, RULES
 from minigen.generation.params import SamplingParams
+from minigen.generation.partial_row import known_row
 from minigen.generation.replay import RecordedStep, Recording, Redraw, effective, replay
 from minigen.generation.sampler import Sampler, uniform
-from minigen.generation.tail import Tail
-from minigen.generation.trace import HEATS, Leading
+from minigen.generation.trace import TEMPERATURES, Leading
+from minigen.generation.unlisted import Tail
 from minigen.generation.words import Words
 from torch import Tensor
 
@@ -26,20 +26,20 @@ INF = math.inf
 WORDS = Words(end_token_ids=(3, 4), bad_word_ids=((5,), (1, 2), (7,)), breakers={9: ((),), 10: ((11,),)})
 
 
-def leading_of(row: Tensor, width: int, chosen: int, *, is_added: bool = False, has_heated: bool = True) -> Leading:
+def leading_of(row: Tensor, width: int, chosen: int, *, is_added: bool = False, has_sums: bool = True) -> Leading:
     """Keep the highest logits of a row, in float64; a chosen token outside takes the last place, or is added."""
     ids = leading_ids(row, width).tolist()
     if chosen not in ids:
         ids = [*ids, chosen] if is_added else [*ids[:-1], chosen]
     others = row.double().index_fill(0, torch.tensor(ids), -INF)
     num_others = int((others > -INF).sum())
-    heats = HEATS if has_heated and num_others else ()
+    temperatures = TEMPERATURES if has_sums and num_others else ()
     return Leading(
         token_ids=ids,
         logits=row[ids].tolist(),
         num_others=num_others,
         others_logsumexp=float(others.logsumexp(-1)) if num_others else -INF,
-        others_heated=[float((others / heat).logsumexp(-1)) for heat in heats],
+        others_logsumexps=[float((others / t).logsumexp(-1)) for t in temperatures],
         deviation=float(row[row > -INF].double().std(correction=0)),
     )
 
@@ -63,7 +63,10 @@ def redrawn(recording: Recording, **changes: Any) -> list[Redraw]:
 
 
 def sampled(recording: Recording, rows: Sequence[Tensor], params: SamplingParams) -> list[int | None]:
-    """Draw whole rows under other settings, each given the recorded text; None where the settings ban every token."""
+    """Draw whole rows under other settings, each given the recorded text; None where the settings ban every token.
+
+    Mirostat's limit is the replay's own up to the first step that differs; from there on a replay decides nothing.
+    """
     sampler = Sampler(params, prompt_ids=recording.prompt_ids, words=recording.words)
     found: list[int | None] = []
     for row, step in zip(rows, recording.steps, strict=True):
@@ -71,7 +74,7 @@ def sampled(recording: Recording, rows: Sequence[Tensor], params: SamplingParams
             found.append(sampler.draw(row).token_id)
         except NumberError:
             return [*found, *[None] * (len(rows) - len(found))]
-        sampler.correct(step.token_id)
+        sampler.output_ids[-1] = step.token_id
     return found
 
 
@@ -124,7 +127,7 @@ def test_the_mass_at_other_temperatures_settles_more() -> None:
     """At a temperature of 2 the likeliest token weighs 0.632, all together between 1.955 and 2.115: in truth 2.107."""
     row = torch.tensor([0.05, 0.1, 0.15, 0.3, 0.4]).log()
     params = SamplingParams(seed=seed_for(0.305, 0.315), top_k=2)
-    (blind,) = redrawn(recording_of([row], params, width=3, has_heated=False), temperature=2)
+    (blind,) = redrawn(recording_of([row], params, width=3, has_sums=False), temperature=2)
     (informed,) = redrawn(recording_of([row], params, width=3), temperature=2)
     assert (blind.token_id, informed.token_id) == (None, 3)
     assert blind.reason == "it depends on how likely each of the tokens is that the trace does not keep"
@@ -296,7 +299,7 @@ def test_decided_is_never_wrong(number: int) -> None:
     rng = random.Random(number)
     vocab, width = rng.choice([30, 200, 700, 2000]), rng.choice([1, 2, 5, 16, 64])
     rows, seed = random_rows(rng, vocab, 8), rng.randrange(1000)
-    facts: dict[str, Any] = {"is_added": rng.random() < 0.5, "has_heated": rng.random() < 0.7}
+    facts: dict[str, Any] = {"is_added": rng.random() < 0.5, "has_sums": rng.random() < 0.7}
     prompt_ids = [rng.randrange(vocab) for _ in range(rng.choice([0, 3, 30]))]
     try:
         old = SamplingParams(**random_params(rng, vocab), seed=seed)
@@ -333,7 +336,7 @@ def test_common_settings_are_nearly_always_decided() -> None:
 @given(st.lists(st.floats(-30, 0, width=32), min_size=1, max_size=200), st.floats(0.01, 30))
 def test_the_mass_at_any_temperature_lies_within_its_bounds(scores: list[float], power: float) -> None:
     values = torch.tensor(scores, dtype=torch.float64)
-    powers = (0.0, *(1 / heat for heat in HEATS), 1.0)
+    powers = (0.0, *(1 / t for t in TEMPERATURES), 1.0)
     sums = tuple(float((each * values).logsumexp(-1)) for each in sorted(powers))
     for kept in ([0, *range(1, len(powers))], [0, sorted(powers).index(1.0)]):
         places = tuple(sorted(powers)[i] for i in kept)

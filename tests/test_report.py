@@ -373,7 +373,7 @@ def test_without_scripts_text_settings_and_counts_are_there() -> None:
     for name, (_, origin) in SETTINGS.items():
         assert name in cells
         assert origin in cells or origin == "built-in"
-    assert "7: -1.5" in cells
+    assert "7=-1.5" in cells
     assert "'\\\\n\\\\n', '<b>'" in cells or r"'\n\n', '<b>'" in cells
     assert read.texts("summary") == ["2 settings nobody touched"]
     facts = read.texts("dl", class_="facts")[1]

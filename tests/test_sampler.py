@@ -268,9 +268,7 @@ def test_xtc_acts_as_often_as_it_is_told(probability: float, slack: int) -> None
     assert sum(draw.final_prob == 1 for draw in draws) == pytest.approx(400 * probability, abs=slack)
 
 
-def mirostat_written_out(
-    rows: torch.Tensor, tau: float, eta: float, seed: int, recorded: list[int] | None = None
-) -> tuple[list[int], list[float]]:
+def mirostat_written_out(rows: torch.Tensor, tau: float, eta: float, seed: int) -> tuple[list[int], list[float]]:
     """Give ids and limits in Python's own numbers: Basu et al., the second form, drawn by falling probability."""
     limit, ids, limits = 2 * tau, [], []
     for step, row in enumerate(rows.double().tolist()):
@@ -285,8 +283,7 @@ def mirostat_written_out(
                 break
         ids.append(chosen[1])
         probs = {i: p / total for p, i in left}
-        prob = probs.get(chosen[1] if recorded is None else recorded[step])
-        limit = limit if prob is None else limit - eta * (-math.log2(prob) - tau)
+        limit -= eta * (-math.log2(probs[chosen[1]]) - tau)
         limits.append(limit)
     return ids, limits
 
@@ -336,43 +333,6 @@ def test_dry_looks_back_as_far_as_it_is_told() -> None:
         )
         sampler = Sampler(params, prompt_ids=[3, 1, 2, 8, 1, 2])
         assert sampler.draw(row).token_id == (0 if expected == 8 else 8)
-
-
-def test_a_recorded_token_takes_the_place_of_the_drawn_one() -> None:
-    rows = rows_of(40, scale=3.0)
-    recorded = [int(row.topk(3).indices[step % 3]) for step, row in enumerate(rows)]
-    params = SamplingParams(seed=4, mirostat_tau=2.0, mirostat_eta=0.5, frequency_penalty=1.0)
-    sampler = Sampler(params)
-    plain = rows.clone()
-    for step, (row, token_id) in enumerate(zip(rows, recorded, strict=True)):
-        for earlier in recorded[:step]:
-            plain[step, earlier] -= 1.0
-        sampler.draw(row)
-        sampler.correct(token_id)
-    assert sampler.output_ids == recorded
-    _, limits = mirostat_written_out(plain, 2.0, 0.5, seed=4, recorded=recorded)
-    assert sampler.surprisal_limit == pytest.approx(limits[-1], abs=1e-4)
-
-
-def test_correcting_a_draw_to_itself_changes_nothing() -> None:
-    rows, params = rows_of(30), SamplingParams(seed=8, mirostat_tau=2.0, repetition_penalty=1.3)
-    plain, corrected = Sampler(params), Sampler(params)
-    for row in rows:
-        one, other = plain.draw(row), corrected.draw(row)
-        corrected.correct(row.argmin().item())  # the newest word counts
-        corrected.correct(other.token_id)
-        assert one == other
-    assert plain.surprisal_limit == corrected.surprisal_limit
-
-
-@pytest.mark.parametrize("token_id", [-1, 60, 1.5, True])
-def test_a_correction_is_a_token_of_the_vocabulary(token_id: int) -> None:
-    sampler = Sampler(SamplingParams(seed=1))
-    with pytest.raises(ParameterError, match=r"^token_id must be that of a token drawn before"):
-        sampler.correct(3)
-    sampler.draw(rows_of(1)[0])
-    with pytest.raises(ParameterError, match=r"^token_id must be a token id from 0 to 59"):
-        sampler.correct(token_id)
 
 
 def test_later_rows_know_the_same_words() -> None:

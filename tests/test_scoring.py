@@ -15,8 +15,7 @@ from minigen.generation.model import Model
 from minigen.generation.passage import Passage, context_ids, read_after, read_alone
 from minigen.generation.pieces import Lines, cut
 from minigen.generation.prompt import encode_raw
-from minigen.generation.scoring import Score, passes, score, score_each, summarize
-from minigen.generation.text_score import read, score_text
+from minigen.generation.scoring import Score, passes, read, score, score_each, score_text, summarize
 from stubs import byte_tokenizer, sentencepiece_tokenizer, tiny_model, wordpiece_tokenizer
 
 KINDS = ["llama", "gpt2", "qwen2", "mistral", "gemma"]

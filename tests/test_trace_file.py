@@ -34,7 +34,7 @@ from minigen.generation.model import Model
 from minigen.generation.params import SamplingParams
 from minigen.generation.sampler import Sampler
 from minigen.generation.stats import RunStats
-from minigen.generation.trace import HEATS, Inspection, Output
+from minigen.generation.trace import TEMPERATURES, Inspection, Output
 from minigen.presets.settings import Choice
 from stubs import byte_tokenizer, scripted_folder
 
@@ -149,8 +149,8 @@ def test_the_numbers_are_those_of_the_whole_rows(tmp_path: Path) -> None:
         others = row.double().index_fill(0, torch.tensor(ids), -math.inf)
         assert leading.num_others == VOCAB - 40 - WIDTH
         assert leading.others_logsumexp == pytest.approx(float(others.logsumexp(-1)), abs=1e-12)
-        heated = [float((others / heat).logsumexp(-1)) for heat in HEATS]
-        assert leading.others_heated == pytest.approx(heated, abs=2e-6)
+        sums = [float((others / t).logsumexp(-1)) for t in TEMPERATURES]
+        assert leading.others_logsumexps == pytest.approx(sums, abs=2e-6)
         assert leading.deviation == pytest.approx(float(row[40:].double().std(correction=0)), rel=1e-12)
 
 
@@ -275,7 +275,8 @@ def test_what_is_wrong_is_refused_with_its_line(path: Path, number: int, keys: d
         ({"num_others": VOCAB}, f"leading has {VOCAB} others"),
         ({"num_others": 0}, "leading has 0 others"),
         ({"num_others": -1}, "leading.num_others must be 0 or more, not -1"),
-        ({"others_heated": [1.0] * 99}, "leading.others_heated must be at most 10 long, not 99"),
+        ({"others_logsumexps": [1.0] * 99}, "leading.others_logsumexps must be at most 10 long, not 99"),
+        ({"others_logsumexps": [1.0] * 4}, "leading has 4 others_logsumexps, and there are 10 or none"),
     ],
 )
 def test_leading_logits_that_cannot_be_are_refused(path: Path, keys: dict[str, Any], message: str) -> None:

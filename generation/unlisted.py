@@ -13,9 +13,9 @@ from operator import add, sub
 import torch
 from torch import Tensor
 
-from .trace import HEATS, Leading
+from .trace import TEMPERATURES, Leading
 
-FAINT = 4e-6  # how far a heated sum may be from what it should be: it is made of numbers of 32 bits
+SUM_ERROR = 4e-6  # how far a sum at another temperature than 1 may be off: it is made of numbers of 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +118,13 @@ class Tail:
 NOTHING = Tail((0.0, 1.0), (-math.inf, -math.inf), (-math.inf, -math.inf), -math.inf)
 
 
-def unlisted(leading: Leading, peak: float) -> Tail:
+def tail_of(leading: Leading, peak: float) -> Tail:
     """Give what a Leading says of the tokens that it does not list, none of which has a score above `peak`."""
     if leading.num_others == 0:
         return NOTHING
     exact = [(0.0, math.log(leading.num_others), 0.0), (1.0, leading.others_logsumexp, 0.0)]
-    heated = [(1 / heat, each, FAINT) for heat, each in zip(HEATS, leading.others_heated, strict=False)]
-    powers, sums, errors = zip(*sorted(exact + heated), strict=True)
+    given = zip(TEMPERATURES, leading.others_logsumexps, strict=False)
+    powers, sums, errors = zip(*sorted([*exact, *((1 / t, each, SUM_ERROR) for t, each in given)]), strict=True)
     return Tail(powers, tuple(map(sub, sums, errors)), tuple(map(add, sums, errors)), peak)
 
 

@@ -3,10 +3,10 @@
 import math
 from dataclasses import dataclass
 
+from .ranges import MAX_TEMPERATURE
 from .ranking import HEAD, Ranking
 
-MOST_HEAT = 100.0  # the highest temperature that may be set
-LEAST_HEAT = 1e-200  # above 0, where the draw is greedy
+COLDEST = 1e-200  # above 0, where the draw is greedy
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,13 @@ class Kept:
 
     def count(self, temperature: float, depth: int) -> int:
         """Give how many places are kept; exact up to `depth`, and larger than that where there are more."""
-        heat, left = _within(temperature), self.most
+        temperature, left = max(COLDEST, min(temperature, MAX_TEMPERATURE)), self.most
         if self.top_p < 1:
-            sums = self.ranking.running(heat, depth if depth <= HEAD else self.most)
-            whole = float(sums[self.most - 1]) if len(sums) >= self.most else self.ranking.total(heat, self.most)
+            sums = self.ranking.running(temperature, depth if depth <= HEAD else self.most)
+            whole = float(sums[self.most - 1]) if len(sums) >= self.most else self.ranking.total(temperature, self.most)
             left = 1 + int(sums.searchsorted(self.top_p * whole))
         if self.min_p > 0:
-            left = min(left, self.ranking.count_within(-heat * math.log(self.min_p), depth))
+            left = min(left, self.ranking.count_within(-temperature * math.log(self.min_p), depth))
         return max(1, min(left, self.most))
 
     def entry(self, place: int, near: float) -> tuple[float, bool]:
@@ -77,14 +77,10 @@ class Kept:
         below, above, step = places, self.most + 1, 1
         while self.min_p > 0 and above - below > 1:
             number = min(below + step, (below + above) // 2) if above > self.most else (below + above) // 2
-            heat = max(self._entry_by_ratio(number), LEAST_HEAT)
-            first, whole = self.ranking.total(heat, places), self.ranking.total(heat, number)
-            if heat > MOST_HEAT or first <= u * whole:
+            temperature = max(self._entry_by_ratio(number), COLDEST)
+            first, whole = self.ranking.total(temperature, places), self.ranking.total(temperature, number)
+            if temperature > MAX_TEMPERATURE or first <= u * whole:
                 above = number
             else:
                 below, step = number, step * 2
         return above
-
-
-def _within(temperature: float) -> float:
-    return max(LEAST_HEAT, min(temperature, MOST_HEAT))

@@ -1,4 +1,4 @@
-"""Filters by the rules of other engines, where those differ from the ones in filters.py and xtc.py.
+"""Filters by the rules of other engines, where those differ from the ones in filters.py and cutoffs.py.
 
 As there, logits are `(…, vocab)` in float32, a dropped token has −inf, and a neutral value returns the input.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .filters import apply_top_k, apply_top_p, apply_typical_p, typicality
+from .filters import apply_top_k, apply_top_p, apply_typical_p, logprobs_of, probs_of, typicality
 from .ranges import RANGES
 
 
@@ -36,7 +36,7 @@ def apply_typical_p_with_ties(logits: Tensor, mass: float | None) -> Tensor:
     if mass is None or mass >= 1:
         return logits
     is_kept = apply_typical_p(logits, mass) > -torch.inf
-    nearness = typicality(logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32)))
+    nearness = typicality(logprobs_of(logits))
     edge = nearness.masked_fill(~is_kept, torch.inf).amin(-1, keepdim=True)
     return logits.masked_fill(nearness < edge, -torch.inf)
 
@@ -62,7 +62,7 @@ def apply_xtc_above(logits: Tensor, threshold: float | None, exempt_ids: Sequenc
     if threshold is None:
         return logits
     threshold = RANGES["xtc_threshold"].check("xtc_threshold", threshold)
-    probs = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    probs = probs_of(logits)
     least = probs.masked_fill(probs <= threshold, torch.inf).amin(-1, keepdim=True)
     is_dropped = probs > least
     ids = [token_id for token_id in exempt_ids if token_id < logits.shape[-1]]

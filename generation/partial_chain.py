@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from .arrangement import VLLM_HEAT
 from .bounds import (
     ROUNDING,
     Bounds,
@@ -23,11 +22,12 @@ from .bounds import (
     pick_rank,
 )
 from .chain import Filter, NamedFilter
-from .known import Known
+from .orders import VLLM_LEAST_TEMPERATURE
 from .params import SamplingParams
+from .partial_row import Known
+from .ranges import LEAST_TEMPERATURE
 from .sampler import pick
 
-_LEAST_HEAT = 1e-30  # as in filters.py
 _FAR = 100.0  # what lies this far below the highest score has no weight in float32
 _ULP = 2.4e-7  # what a few roundings to float32 are worth, relative
 
@@ -46,9 +46,8 @@ class Settling:
         self._is_blurred = False  # the scores are not the sampler's own any more
         self._num_dropped = 0  # from the beginning, by XTC
         self._bounds = self._uncut = self._at(1.0, 1.0, ROUNDING)
-        self._passes: dict[str, Callable[[Filter], None]] = {
+        self._passes: dict[str, Callable[[], None]] = {
             "top_n_sigma": self._top_n_sigma,
-            "temperature": self._temperature,
             "dynatemp_range": self._dynatemp,
             "top_k": self._top_k,
             "top_p": self._top_p,
@@ -69,11 +68,14 @@ class Settling:
         for place, (name, apply) in enumerate(stages):
             if self._is_exact:
                 return self._drawn(stages[place:], u)
-            if name not in self._passes:
+            if name not in ("temperature", *self._passes):
                 raise Undecidable(f"{name} goes by tokens that the trace does not keep")
             if name in ("temperature", "dynatemp_range") and self._bounds is not self._uncut:
                 raise Undecidable("the temperature comes after filters that leave tokens which the trace does not keep")
-            self._passes[name](apply)
+            if name == "temperature":
+                self._temperature(apply)
+            else:
+                self._passes[name]()
             if self._params.order != "minigen":
                 self._check_edges()
         if self._is_exact:
@@ -103,7 +105,7 @@ class Settling:
         probs = row.softmax(-1)
         return pick(row, probs, u), probs
 
-    def _top_n_sigma(self, apply: Filter) -> None:
+    def _top_n_sigma(self) -> None:
         if self._known.deviation is None or not math.isfinite(self._known.deviation):
             raise Undecidable("top_n_sigma goes by the spread of all scores, and other settings have changed some")
         reach = self._params.top_n_sigma * self._known.deviation
@@ -126,11 +128,13 @@ class Settling:
             raise Undecidable("a token that the trace does not keep may be the likeliest")
         self._tail = self._tail.joined(raw[~is_head].double() - float(highest))
         self._ids, self._scores = ids[is_head], scores[is_head]
-        temperature = max(self._params.temperature, VLLM_HEAT if self._params.order == "vllm" else _LEAST_HEAT)
+        temperature = max(
+            self._params.temperature, VLLM_LEAST_TEMPERATURE if self._params.order == "vllm" else LEAST_TEMPERATURE
+        )
         slack = ROUNDING + _ULP * (abs(float(scores[0])) + _FAR)
         self._bounds = self._at(temperature, temperature, slack, float(scaled_peak - scores[0]))
 
-    def _dynatemp(self, apply: Filter) -> None:
+    def _dynatemp(self) -> None:
         params, bounds = self._params, self._bounds
         low, high = entropy(bounds)
         fewest = max(2, bounds.least.num_left + self._tail.least_count)
@@ -138,7 +142,7 @@ class Settling:
         shares = low / math.log(most), high / math.log(fewest)
         base, top = max(0.0, params.temperature - params.dynatemp_range), params.temperature + params.dynatemp_range
         cold, hot = (base + (top - base) * min(max(share, 0.0), 1.0) ** params.dynatemp_exponent for share in shares)
-        cold, hot = max(cold * (1 - ROUNDING), _LEAST_HEAT), max(hot * (1 + ROUNDING), _LEAST_HEAT)
+        cold, hot = max(cold * (1 - ROUNDING), LEAST_TEMPERATURE), max(hot * (1 + ROUNDING), LEAST_TEMPERATURE)
         self._bounds = self._at(cold, hot, ROUNDING + _ULP * (abs(float(self._scores[0])) / cold + _FAR))
         self._is_blurred = True
 
@@ -165,25 +169,25 @@ class Settling:
         scores, own = self._scores, self._scores[rank]
         return not bool(((scores != own) & ((scores - own).abs() <= _ULP * own.abs())).any())
 
-    def _top_k(self, apply: Filter) -> None:
+    def _top_k(self) -> None:
         self._bounds = keep_count(self._bounds, self._params.top_k)
 
-    def _top_p(self, apply: Filter) -> None:
+    def _top_p(self) -> None:
         self._bounds = keep_mass(self._bounds, self._params.top_p)
 
-    def _min_p(self, apply: Filter) -> None:
+    def _min_p(self) -> None:
         self._bounds = keep_above(self._bounds, self._params.min_p, self._params.min_p)
 
-    def _epsilon_cutoff(self, apply: Filter) -> None:
+    def _epsilon_cutoff(self) -> None:
         self._bounds = keep_likely(self._bounds, self._params.epsilon_cutoff, self._params.epsilon_cutoff, always=1.0)
 
-    def _eta_cutoff(self, apply: Filter) -> None:
+    def _eta_cutoff(self) -> None:
         epsilon = self._params.eta_cutoff
         low, high = entropy(self._bounds)
         etas = [min(epsilon, math.sqrt(epsilon) * math.exp(-bound)) for bound in (high, low)]
         self._bounds = keep_likely(self._bounds, *etas, always=1.0)
 
-    def _xtc(self, apply: Filter) -> None:
+    def _xtc(self) -> None:
         """Count the likely tokens; all but the last of them go."""
         threshold = self._params.xtc_threshold
         if self._coin >= self._params.xtc_probability or threshold > 0.5:
@@ -193,7 +197,7 @@ class Settling:
             raise Undecidable("which tokens are likely enough for XTC depends on those that the trace does not keep")
         self._num_dropped = marked.most.num_left - 1
 
-    def _mirostat(self, apply: Filter) -> None:
+    def _mirostat(self) -> None:
         if self._num_dropped:
             raise Undecidable("mirostat_tau goes by what XTC left, and that holds tokens that the trace does not keep")
         self._bounds = keep_likely(self._bounds, 2.0**-self._limit, 2.0**-self._limit)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from .chain import NamedFilter
 from .filters import leading_ids
-from .tail import NOTHING, Tail, unlisted
 from .trace import Leading
+from .unlisted import NOTHING, Tail, tail_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def known_row(leading: Leading, stages: Sequence[NamedFilter], vocab_size: int, 
     """
     ids = torch.tensor(list(leading.token_ids))
     logits = torch.tensor(list(leading.logits), dtype=torch.float32)
-    tail = unlisted(leading, _peak(leading, logits[:-1] if is_last_apart else logits))
+    tail = tail_of(leading, _peak(leading, logits[:-1] if is_last_apart else logits))
     rows = places = _tries(ids, logits, tail, vocab_size) if stages else torch.empty(0)
     is_listed = torch.zeros(vocab_size, dtype=torch.bool).index_fill_(0, ids, True)
     is_raised = False

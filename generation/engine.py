@@ -24,13 +24,15 @@ from .words import Words, words_for
 class Engine:
     """Generates for requests: `add_request`, then `step` while `has_unfinished_requests`.
 
-    It knows ids and text, and never prints, reads a file or sleeps. One request runs at a time, in order of arrival.
+    It knows ids and text, and never prints, reads a file or sleeps. Requests start in order of arrival, at most
+    `max_running` at a time. kv_memory: the most bytes of keys and values; None: chosen by the device.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, *, max_running: int = 1, kv_memory: int | None = None) -> None:
         self.model = model
         self.runner = Runner(model.network)
-        self.scheduler = Scheduler()
+        self.scheduler = Scheduler(max_running)
+        self.one_at_a_time: str | None = None  # why this model cannot run several sequences together
         self._last_outputs: list[Output] = []  # of aborted requests, for the next step
         self._numbers = count()
         self._last_words: tuple[SamplingParams, Words] | None = None  # samples of a run differ by their seed alone
@@ -85,6 +87,11 @@ class Engine:
     def has_unfinished_requests(self) -> bool:
         """Tell whether another step has something to give."""
         return bool(self._last_outputs) or len(self.scheduler) > 0
+
+    @property
+    def num_unfinished(self) -> int:
+        """The number of requests that are waiting or running."""
+        return len(self.scheduler)
 
     def step(self) -> list[Output]:
         """Advance every running sequence by one token; give what that did, one output for each."""

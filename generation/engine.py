@@ -1,41 +1,60 @@
 """The engine: a state machine that advances requests one step at a time."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence as SequenceOf
-from dataclasses import replace
+from collections.abc import Callable, Sequence as SequenceOf
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import TypeVar
+
+from torch import Tensor
 
 from .device import is_out_of_memory, out_of_memory
 from .errors import MinigenError, ParameterError, RunError
 from .model import Model
-from .params import TOKEN_IDS, SamplingParams
-from .prompt import Prompt, check_room, encode_raw
-from .ranges import as_number
-from .runner import Runner
-from .sampler import Sampler
+from .params import SamplingParams
+from .placement import placed
+from .prompt import Prompt
+from .ranges import Range
+from .requests import Requests
 from .scheduler import Scheduler
-from .sequence import Sequence
-from .text import TextStream
+from .sequence import Sequence, Work
 from .trace import UNINSPECTED, Draw, FinishReason, Inspection, Output
-from .words import Words, words_for
+from .words import Words
+
+MAX_RUNNING = 16  # sequences that run together
+STEP_TOKENS = 512  # tokens that one pass reads at most
+BLOCK_SIZE = 64  # tokens of a block in the KV cache
+
+Given = TypeVar("Given")
 
 
 class Engine:
     """Generates for requests: `add_request`, then `step` while `has_unfinished_requests`.
 
     It knows ids and text, and never prints, reads a file or sleeps. Requests start in order of arrival, at most
-    `max_running` at a time. kv_memory: the most bytes of keys and values; None: chosen by the device.
+    `max_running` at a time, and share one forward pass a step, of at most `step_tokens` tokens. kv_memory: the most
+    bytes of keys and values; None: what suits the device. A model whose past cannot be kept in blocks of `block_size`
+    tokens runs one request at a time; `one_at_a_time` then says why.
     """
 
-    def __init__(self, model: Model, *, max_running: int = 1, kv_memory: int | None = None) -> None:
-        self.model = model
-        self.runner = Runner(model.network)
-        self.scheduler = Scheduler(max_running)
-        self.one_at_a_time: str | None = None  # why this model cannot run several sequences together
+    def __init__(
+        self,
+        model: Model,
+        *,
+        max_running: int = MAX_RUNNING,
+        kv_memory: int | None = None,
+        block_size: int = BLOCK_SIZE,
+        step_tokens: int = STEP_TOKENS,
+    ) -> None:
+        max_running = int(Range(int, 1).check("max_running", max_running))
+        step_tokens = int(Range(int, max_running).check("step_tokens", step_tokens))
+        block_size = int(Range(int, 1).check("block_size", block_size))
+        placement = placed(model, max_running=max_running, kv_memory=kv_memory, block_size=block_size)
+        self.model, self.runner = model, placement.runner
+        self.max_running, self.one_at_a_time = placement.max_running, placement.one_at_a_time
+        self.scheduler = Scheduler(placement.memory, max_running=self.max_running, step_tokens=step_tokens)
+        self._requests = Requests(model)
         self._last_outputs: list[Output] = []  # of aborted requests, for the next step
         self._numbers = count()
-        self._last_words: tuple[SamplingParams, Words] | None = None  # samples of a run differ by their seed alone
 
     def add_request(
         self,
@@ -49,40 +68,17 @@ class Engine:
 
         A string is raw text, ids are taken as they are; a `Prompt` comes from `encode_chat` or `encode_raw`.
         `inspection` is what each Draw tells besides its token. Raises PromptError for an empty prompt or one that
-        leaves no room in the window, ParameterError for ids outside the vocabulary, a bad word without tokens or an id
-        that is in use.
+        leaves no room in the window, ParameterError for ids outside the vocabulary, a bad word without tokens, an id
+        that is in use, or a request that could never fit the KV memory.
         """
-        params = sampling_params or SamplingParams()
         request_id = self._free_id(request_id)
-        prompt = encode_raw(self.model.tokenizer, prompt) if isinstance(prompt, str) else prompt
-        if not isinstance(prompt, Prompt):
-            ids = self._checked_ids("prompt", _listed(prompt))
-            prompt = Prompt(ids, context_ids=ids)
-        check_room(len(prompt.ids), self.model.window)
-        prompt_ids = self._checked_ids("prompt", prompt.ids)
-        self._checked_ids("logit_bias", params.logit_bias)
-        for name in TOKEN_IDS:
-            self._checked_ids(name, getattr(params, name))
-        end_ids = (*self.model.end_token_ids, *params.end_token_ids)
-        sequence = Sequence(
-            request_id=request_id,
-            prompt_ids=prompt_ids,
-            params=params,
-            sampler=Sampler(params, prompt_ids=prompt_ids, words=self.words_of(params), inspection=inspection),
-            text=TextStream(self.model.tokenizer, prompt.context_ids, params.stop),
-            end_token_ids=frozenset(() if params.ignore_eos else end_ids),
-            window=self.model.window,
-        )
-        self.scheduler.add(sequence)
+        params = sampling_params or SamplingParams()
+        self.scheduler.add(self._requests.sequence(prompt, params, request_id, inspection))
         return request_id
 
     def words_of(self, params: SamplingParams) -> Words:
         """Give the token ids for which texts and names in `params` stand with this model's tokenizer."""
-        seedless = replace(params, seed=None)
-        if self._last_words is None or self._last_words[0] != seedless:
-            end_ids = (*self.model.end_token_ids, *params.end_token_ids)
-            self._last_words = seedless, words_for(params, self.model.tokenizer, end_ids)
-        return self._last_words[1]
+        return self._requests.words_of(params)
 
     def has_unfinished_requests(self) -> bool:
         """Tell whether another step has something to give."""
@@ -94,11 +90,11 @@ class Engine:
         return len(self.scheduler)
 
     def step(self) -> list[Output]:
-        """Advance every running sequence by one token; give what that did, one output for each."""
+        """Make one forward pass, and give one output for each sequence that got a token or ended."""
         outputs, self._last_outputs = self._last_outputs, []
-        return outputs + [
-            self._alone(sequence, partial(self._advance, sequence)) for sequence in self.scheduler.schedule()
-        ]
+        for sequence, row in self._rows(self.scheduler.schedule()):
+            outputs.append(self._alone(sequence, partial(self._advance, sequence, row)))
+        return outputs
 
     def abort_request(self, request_id: str) -> None:
         """End a request now. The next step gives its last output, with the text that was held back."""
@@ -113,23 +109,37 @@ class Engine:
             raise ParameterError("request_id", request_id, "the id of an unfinished request")
         return sequence.sampler.seed
 
+    def _rows(self, works: list[Work]) -> list[tuple[Sequence, Tensor | Exception]]:
+        """Do the works; give the sequences that can draw now, each with its logits `(vocab,)`, or with what failed.
+
+        A pass that fails is tried again for each sequence alone, so that only those end that fail by themselves.
+        """
+        if not works:
+            return []
+        logits = _attempted(lambda: self.runner.forward(works))
+        if isinstance(logits, Exception):
+            if len(works) == 1:
+                return [(works[0].sequence, logits)]
+            return [row for work in works for row in self._rows([work])]
+        ready = [work.sequence for work in works if work.is_last]
+        self.scheduler.advance(works)
+        return [
+            (sequence, row)
+            for leader, row in zip(ready, logits, strict=True)
+            for sequence in (leader, *self.scheduler.fork(leader))
+        ]
+
     def _alone(self, sequence: Sequence, work: Callable[[], Output]) -> Output:
         """Do one sequence's work; if it fails, that sequence ends with the error and the others go on."""
-        try:
-            return work()
-        except Exception as error:  # noqa: BLE001 - one failing sequence fails alone
-            return self._finish(sequence, "error", error=self._translated(error, sequence))
+        done = _attempted(work)
+        if isinstance(done, Exception):
+            return self._finish(sequence, "error", error=self._translated(done, sequence))
+        return done
 
-    def _advance(self, sequence: Sequence) -> Output:
-        return self._accept(sequence, self._next_draw(sequence))
-
-    def _next_draw(self, sequence: Sequence) -> Draw:
-        if sequence.slot is None:
-            sequence.slot = self.runner.new_slot(sequence.most_tokens)
-            logits = self.runner.prefill(sequence.prompt_ids, sequence.slot)
-        else:
-            logits = self.runner.decode(sequence.token_ids[-1], sequence.length - 1, sequence.slot)
-        return sequence.sampler.draw(logits)  # logits: (vocab,)
+    def _advance(self, sequence: Sequence, row: Tensor | Exception) -> Output:
+        if isinstance(row, Exception):
+            raise row
+        return self._accept(sequence, sequence.sampler.draw(row))
 
     def _accept(self, sequence: Sequence, draw: Draw) -> Output:
         sequence.token_ids.append(draw.token_id)
@@ -153,7 +163,6 @@ class Engine:
     ) -> Output:
         text += sequence.text.flush()
         self.scheduler.remove(sequence)
-        sequence.slot = None  # its keys and values are freed
         if draw is not None and stop is None and sequence.text.stopped_by is not None:
             reason, stop = "stop", sequence.text.stopped_by
         return Output(
@@ -184,26 +193,16 @@ class Engine:
             raise ParameterError("request_id", request_id, "an id that is not in use")
         return request_id
 
-    def _checked_ids(self, name: str, ids: Iterable[Any]) -> tuple[int, ...]:
-        """Give ids of any library's whole numbers as Python's own; raise ParameterError for one that is no token's."""
-        checked = []
-        for token_id in ids:
-            number = token_id if type(token_id) is int else as_number(int, token_id)
-            if not 0 <= number < self.model.vocab_size:
-                raise ParameterError(name, token_id, f"token ids from 0 to {self.model.vocab_size - 1}")
-            checked.append(int(number))
-        return tuple(checked)
-
-
-def _listed(prompt: Any) -> Iterable[Any]:
-    """Give the ids of a list, an array or a tensor one by one."""
-    if isinstance(prompt, bytes | Mapping) or not hasattr(prompt, "__iter__"):
-        raise ParameterError("prompt", prompt, "a text, token ids or a Prompt")
-    ids: Iterable[Any] = prompt.tolist() if hasattr(prompt, "tolist") else prompt
-    return ids
-
 
 def _first_line(error: Exception) -> str:
     """Name an error's kind, with the first line of what it says."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
+
+
+def _attempted(work: Callable[[], Given]) -> Given | Exception:
+    """Do some work of one sequence, or of several that can be done again; give what it gives or why it failed."""
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001 - one failing sequence fails alone
+        return error

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .cache import is_used_by, new_slot, takes_parts
+from .sequence import Work
 
 CHUNK = 1024  # tokens of a prompt per forward pass: bounds the memory of a long prefill
 
@@ -27,6 +28,17 @@ class Runner:
         self._has_slots = is_used_by(network)
         self._takes_positions = "position_ids" in names or (takes_any and "cache" not in names)
         self._takes_keep = "logits_to_keep" in names or (takes_any and "cache" not in names)
+
+    def forward(self, works: Sequence[Work]) -> Tensor:
+        """Read what is left of one sequence, in its own slot; give the logits after it, `(1, vocab)`."""
+        [work] = works
+        sequence = work.sequence
+        first, last = sequence.num_cached, sequence.length
+        if sequence.slot is None:
+            sequence.slot = self.new_slot(sequence.most_tokens)
+            return self.prefill(sequence.ids(first, last), sequence.slot)[None]
+        [token_id] = sequence.ids(first, last)
+        return self.decode(token_id, first, sequence.slot)[None]
 
     def new_slot(self, limit: int | None) -> Any:
         """Give an empty place in the KV cache for a sequence of at most `limit` tokens."""

@@ -9,7 +9,7 @@ from .text import TextStream
 from .trace import FinishReason
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Sequence:
     """The state of one request. Its ids are the prompt's and then the new ones."""
 
@@ -20,13 +20,26 @@ class Sequence:
     text: TextStream
     end_token_ids: frozenset[int]
     window: int | None  # tokens, prompt included; None: not known
-    slot: Any = None  # its place in the KV cache while it runs
     token_ids: list[int] = field(default_factory=list)  # the new ones
+    num_cached: int = 0  # tokens whose keys and values are in the KV cache
+    slot: Any = None  # its own place there, where each sequence has one
+    table: list[int] = field(default_factory=list)  # the blocks that hold them, where sequences share a pool
+    names: list[int] = field(default_factory=list)  # of those of its blocks that can be found by their tokens
 
     @property
     def length(self) -> int:
         """The number of tokens, prompt and new ones."""
         return len(self.prompt_ids) + len(self.token_ids)
+
+    @property
+    def num_uncached(self) -> int:
+        """The number of tokens that a pass must still read before the next one can be drawn."""
+        return self.length - self.num_cached
+
+    def ids(self, first: int, last: int) -> tuple[int, ...]:
+        """Give the ids from place `first` up to `last`."""
+        split = len(self.prompt_ids)
+        return (*self.prompt_ids[first:last], *self.token_ids[max(first - split, 0) : max(last - split, 0)])
 
     @property
     def most_tokens(self) -> int:
@@ -43,3 +56,16 @@ class Sequence:
         if self.window is not None and self.length >= self.window:
             return "context"
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the next pass reads of one sequence: so many tokens, the first of those that are not cached."""
+
+    sequence: Sequence
+    count: int
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing is left to read after it, so that the next token can be drawn."""
+        return self.count == self.sequence.num_uncached

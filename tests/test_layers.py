@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("cli", "presets", "generation")  # an arrow may point to the right only
 GATES = {
+    "block_cache",
     "cache",
     "gguf_model",
     "quiet",
@@ -59,19 +60,22 @@ def test_transformers_has_few_gates(path: Path) -> None:
 RANKS = [  # a module imports from ranks above its own line only, or from its own line
     {"collection", "errors", "progress", "quiet"},
     {"ranges", "orders"},
-    {"about", "params", "trace", "facts", "device", "stats", "stops", "safetensors_file", "gguf_reader"},
-    {"penalties", "bans", "dry", "words"},
+    {"about", "params", "trace", "facts", "device", "stats", "stops", "safetensors_file", "gguf_reader", "linear"},
+    {"blocks", "plan", "kv_memory"},
+    {"attention", "penalties", "bans", "dry", "words"},
     {"filters", "gguf_file", "folder", "sources", "store", "byte_detokenizers", "window_detokenizer"},
     {"bounds", "unlisted", "engine_filters", "cutoffs", "weights"},
     {"ranking", "waterfall"},
     {"leading_places"},
-    {"partial_row", "chain", "arrangement", "inspection", "margins"},
+    {"partial_row", "chain", "arrangement", "inspection", "margins", "shortlist"},
     {"sampler", "detokenizer", "hub_client", "wheel_download", "transformers_gate"},
-    {"replay", "partial_chain", "text", "chat", "pieces", "gguf_model", "hub"},
-    {"prompt", "passage", "origins", "cache", "convert", "wheel"},
+    {"replay", "partial_chain", "drawing", "text", "chat", "pieces", "gguf_model", "hub"},
+    {"prompt", "passage", "origins", "cache", "block_cache", "convert", "wheel"},
     {"model", "runner", "sequence", "installed", "describe", "simple", "tokenizer"},
-    {"rows", "scoring", "comparing", "continuations"},
-    {"scheduler"},
+    {"rows", "scoring", "comparing", "continuations", "requests", "block_tables", "slots"},
+    {"block_runner", "scheduler"},
+    {"block_trial"},
+    {"placement"},
     {"engine"},
 ]
 
@@ -114,11 +118,16 @@ LIGHT = [
     ["presets", "show", "smollm2"],
     ["presets", "export", "smollm2", "--to", "hf"],
     ["models", "--help"],
+    ["sweep", "x", "--temperature", "0.5,nan"],
+    ["sweep", "x", "--seed", "1,2", "--seeds", "3"],
     ["score", "x", "--min-prob", "0.5"],
     ["diff", "-a", "x", "-b", "y"],
     ["tokens", "x", "--no-such-option"],
     ["replay", "no-such-file"],
     ["report", "no-such-file", "-o", "x.html"],
+    ["batch", "--help"],
+    ["batch", "no-such-file"],
+    ["batch", "no-such-file", "--kv-memory", "much"],
 ]
 
 

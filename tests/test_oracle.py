@@ -172,7 +172,7 @@ def test_prefill_never_makes_prompt_times_vocabulary_logits() -> None:
 def test_nothing_in_the_loop_keeps_a_graph_or_a_row() -> None:
     """CTX-10"""
     model = tiny_model(vocab_size=300)
-    engine = Engine(Model.wrap(model, byte_tokenizer()))
+    engine = Engine(Model.wrap(model, byte_tokenizer()), max_running=1)
     engine.add_request(
         [5, 6], SamplingParams(max_new_tokens=20, ignore_eos=True), "r", inspection=Inspection(num_candidates=3)
     )

@@ -1,0 +1,159 @@
+"""Attention over blocks: one pass reads tokens of many sequences, each of which sees its own keys alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .errors import RunError
+from .plan import Chunk, Plan
+
+HARMLESS = frozenset({  # what a model may hand on to its attention that changes nothing here
+    "position_ids", "cache_position", "use_cache", "output_attentions", "output_hidden_states", "return_dict",
+    "logits_to_keep", "is_causal", "num_items_in_batch", "output_router_logits",
+})  # fmt: skip
+
+
+class Pool(Protocol):
+    """The keys and values of one layer, `(blocks, key heads, block_size, dim)` each."""
+
+    keys: Any  # Tensor; None before the first pass
+    values: Any
+    window: int | None  # how many keys a token sees, its own among them; None: all
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What the attention of every layer must know of a pass."""
+
+    plan: Plan
+    pools: Sequence[Pool]  # by layer
+    workspace: "Workspace"
+
+
+class Workspace:
+    """Memory that the keys and values of a pass are gathered into: one for all layers, grown where it is too small.
+
+    A fresh allocation of this size costs more than the gathering itself.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Tensor] = {}
+
+    def gathered(self, name: str, pool: Tensor, parts: Tensor) -> Tensor:
+        """Give parts of a pool `(blocks, heads, block_size, dim)` one after the other.
+
+        parts: `(…, blocks)`, of the pool seen as `(blocks · heads, block_size, dim)`; gives `(…, keys, dim)`.
+        """
+        size, dim = pool.shape[-2:]
+        needed = parts.numel() * size * dim
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.numel() < needed or (buffer.dtype, buffer.device) != (pool.dtype, pool.device):
+            buffer = self._buffers[name] = torch.empty(needed, dtype=pool.dtype, device=pool.device)
+        out = buffer[:needed].view(-1, size, dim)
+        torch.index_select(pool.view(-1, size, dim), 0, parts.flatten(), out=out)
+        return out.view(*parts.shape[:-1], -1, dim)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """How scores are made of queries and keys."""
+
+    scale: float
+    softcap: float | None
+    window: int | None  # how many keys a token sees, its own among them; None: all
+
+    def weights(self, query: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
+        """Give the attention weights; mask: float32, 0 or −inf."""
+        scores = torch.matmul(query, keys.transpose(-1, -2))
+        if self.softcap is None:
+            return torch.add(mask, scores, alpha=self.scale).softmax(-1)
+        return (mask + torch.tanh(scores.float() * (self.scale / self.softcap)) * self.softcap).softmax(-1)
+
+
+def attend(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    of_pass: Pass | None = None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    sliding_window: int | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attend for every token of a pass; gives `(1, tokens, heads, dim)`, in the form of the transformers library.
+
+    query: `(1, heads, tokens, dim)`; key, value: `(1, key heads, tokens, dim)`, those of the pass alone.
+    Raises RunError where the model asks for something that is not known here.
+    """
+    unknown = [name for name, given in others.items() if given is not None and name not in HARMLESS]
+    if of_pass is None or attention_mask is not None or unknown or dropout:
+        raise RunError(f"its attention asks for {', '.join(unknown) or 'more than keys and values'}")
+    plan, pool = of_pass.plan, of_pass.pools[module.layer_idx]
+    if sliding_window not in (None, pool.window):
+        raise RunError(f"its attention sees {sliding_window} keys where its cache says {pool.window}")
+    rule = _Rule(query.shape[-1] ** -0.5 if scaling is None else scaling, softcap, pool.window)
+    parts = []
+    if plan.num_rows:
+        parts.append(_rows(query[0, :, : plan.num_rows], pool, of_pass, rule))
+    for chunk in plan.chunks:
+        span = slice(chunk.first, chunk.last)
+        parts.append(_chunk(query[:, :, span], key[:, :, span], value[:, :, span], chunk, pool, of_pass, rule))
+    return torch.cat(parts)[None], None
+
+
+def _rows(query: Tensor, pool: Pool, of_pass: Pass, rule: _Rule) -> Tensor:
+    """Attend for the sequences that read one token: all in one product over their gathered blocks.
+
+    query: `(heads, rows, dim)`; gives `(rows, heads, dim)`. The queries that share a key head stay together, so that no
+    key is repeated.
+    """
+    heads, rows, dim = query.shape
+    key_heads = pool.keys.shape[1]
+    parts = of_pass.plan.read(key_heads)
+    keys = of_pass.workspace.gathered("keys", pool.keys, parts)  # (rows, key heads, keys, dim)
+    values = of_pass.workspace.gathered("values", pool.values, parts)
+    grouped = query.transpose(0, 1).reshape(rows, key_heads, heads // key_heads, dim)
+    weights = rule.weights(grouped, keys, of_pass.plan.mask(rule.window)).to(values.dtype)
+    return torch.matmul(weights, values).reshape(rows, heads, -1)
+
+
+def _chunk(query: Tensor, key: Tensor, value: Tensor, chunk: Chunk, pool: Pool, of_pass: Pass, rule: _Rule) -> Tensor:
+    """Attend for the tokens of one sequence; gives `(tokens, heads, dim)`."""
+    plan, key_heads = of_pass.plan, pool.keys.shape[1]
+    if chunk.context:
+        parts, num_keys = plan.chunk_read(chunk, key_heads)[None], chunk.context + chunk.last - chunk.first
+        key = of_pass.workspace.gathered("keys", pool.keys, parts)[:, :, :num_keys]
+        value = of_pass.workspace.gathered("values", pool.values, parts)[:, :, :num_keys]
+    is_seen = plan.chunk_mask(chunk, rule.window)
+    if rule.softcap is not None:
+        return _capped(query, key, value, is_seen, rule)
+    out = functional.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=is_seen,
+        is_causal=is_seen is None,
+        scale=rule.scale,
+        enable_gqa=query.shape[1] != key_heads,
+    )
+    return out[0].transpose(0, 1)
+
+
+def _capped(query: Tensor, key: Tensor, value: Tensor, is_seen: Tensor | None, rule: _Rule) -> Tensor:
+    """Attend with capped scores, which the library's own product does not know."""
+    heads, tokens, dim = query.shape[1:]
+    key_heads = key.shape[1]
+    if is_seen is None:
+        is_seen = torch.ones(tokens, tokens, dtype=torch.bool, device=query.device).tril()
+    mask = torch.zeros(is_seen.shape, device=query.device).masked_fill_(~is_seen, -torch.inf)
+    grouped = query.view(key_heads, heads // key_heads, tokens, dim)
+    weights = rule.weights(grouped, key[0][:, None], mask).to(value.dtype)
+    return torch.matmul(weights, value[0][:, None]).view(heads, tokens, -1).transpose(0, 1)

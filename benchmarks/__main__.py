@@ -2,9 +2,15 @@
 
 import sys
 
-from . import decode, loop, memory, start
+from . import batch, decode, loop, memory, start
 
-BENCHMARKS = {"loop": loop.main, "decode": decode.main, "start": start.main, "memory": memory.main}
+BENCHMARKS = {
+    "loop": loop.main,
+    "decode": decode.main,
+    "batch": batch.main,
+    "start": start.main,
+    "memory": memory.main,
+}
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from minigen.cli.documents import line_of, token_record
@@ -9,7 +10,7 @@ from minigen.cli.token_names import TokenNames
 from minigen.generation import Engine, Inspection, Model, SamplingParams, encode_raw
 from minigen.generation.trace import UNINSPECTED
 
-from .measure import alternate, default_model, ratio, show, spread
+from .measure import alternate, default_model, plain_network, ratio, show, spread
 
 NEW = 48
 PROMPT = "A key-value cache keeps the keys and values of the tokens that a model has already seen, so that"
@@ -28,13 +29,13 @@ def engine_rate(model: Model, ids: list[int], params: SamplingParams, inspection
     return (NEW - 1) / (time.perf_counter() - began)
 
 
-def generate_rate(model: Model, ids: list[int], **settings: object) -> float:
+def generate_rate(network: Any, ids: list[int], **settings: object) -> float:
     """Give the tokens per second of `model.generate`, its prefill taken off by a run of one token."""
     row = torch.tensor([ids])
 
     def run(count: int) -> float:
         began = time.perf_counter()
-        model.network.generate(
+        network.generate(
             row,
             attention_mask=torch.ones_like(row),
             max_new_tokens=count,
@@ -51,14 +52,15 @@ def generate_rate(model: Model, ids: list[int], **settings: object) -> float:
 def main() -> None:
     """Print the table."""
     model = default_model()
+    network = plain_network(model)
     ids = list(encode_raw(model.tokenizer, PROMPT).ids)
     greedy = SamplingParams(temperature=0, max_new_tokens=NEW, ignore_eos=True)
     sampled = SamplingParams(temperature=0.8, top_k=50, top_p=0.95, seed=1, max_new_tokens=NEW, ignore_eos=True)
     variants: dict[str, Callable[[], float]] = {
-        "model.generate, greedy": lambda: generate_rate(model, ids, do_sample=False),
+        "model.generate, greedy": lambda: generate_rate(network, ids, do_sample=False),
         "Engine, greedy": lambda: engine_rate(model, ids, greedy),
         "model.generate, T 0.8, top-k 50, top-p 0.95": lambda: generate_rate(
-            model, ids, do_sample=True, temperature=0.8, top_k=50, top_p=0.95
+            network, ids, do_sample=True, temperature=0.8, top_k=50, top_p=0.95
         ),
         "Engine, T 0.8, top-k 50, top-p 0.95": lambda: engine_rate(model, ids, sampled),
         "Engine, the same with --inspect --json": lambda: engine_rate(

@@ -13,7 +13,8 @@ def engine_seconds(model: Model, prompt_ids: list[int]) -> float:
     """Give the seconds of one decode step after a prompt."""
     engine = Engine(model)
     engine.add_request(prompt_ids, SamplingParams(temperature=0, max_new_tokens=TOKENS + 1, ignore_eos=True))
-    engine.step()  # the prefill
+    while not engine.step():  # the prefill
+        pass
     return seconds(lambda: [engine.step() for _ in range(TOKENS)]) / TOKENS
 
 

@@ -4,16 +4,26 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import torch
 from minigen.generation import Model, load_model
 from minigen.presets import load
 from rich.console import Console
 from rich.table import Table
 
 
-def default_model() -> Model:
-    """Load the default model as every figure has it: float32 on the CPU."""
-    return load_model(replace(load("smollm2").model, device="cpu", dtype="float32"))
+def default_model(dtype: str = "float32") -> Model:
+    """Load the default model on the CPU."""
+    return load_model(replace(load("smollm2").model, device="cpu", dtype=dtype))
+
+
+def plain_network(model: Model) -> Any:
+    """Load the same weights as the transformers library does by itself: what minigen is compared to."""
+    from transformers import AutoModelForCausalLM
+
+    network: Any = AutoModelForCausalLM.from_pretrained(model.path, dtype=getattr(torch, model.dtype))
+    return network.eval().requires_grad_(False)
 
 
 def seconds(work: Callable[[], object]) -> float:

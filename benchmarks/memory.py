@@ -14,7 +14,7 @@ def mebibytes(name):  # VmRSS: in use now; VmHWM: the peak since it was last set
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(name)).split()[1]) / 1024
 
-engine = Engine(default_model())
+engine = Engine(default_model(), max_running=1)
 engine.add_request([5] * 10, SamplingParams(temperature=0, max_new_tokens=2, ignore_eos=True))
 while engine.has_unfinished_requests():
     engine.step()

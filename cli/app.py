@@ -24,6 +24,8 @@ from .terminal import dress_help
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _LATER: Final = {  # commands whose modules are imported when they are used
+    "batch": "Generate for every line of a file, many at a time.",
+    "sweep": "Compare settings: every combination of them in one batch, and what comes of each.",
     "score": "Tell how likely a text is, token by token.",
     "diff": "Tell what a change of the prompt changes about a text.",
     "tokens": "Show how a text is cut into tokens.",

@@ -88,7 +88,7 @@ def document(run: Run, sample: Sample, text_of: Callable[[int], str] | None, ask
         "timing": {
             "load_seconds": stats.load_seconds,
             "first_token_seconds": stats.first_token_seconds,
-            "prefill_tokens_per_second": stats.prefill_tokens_per_second,
+            "prefill_tokens_per_second": sample.prefill_tokens_per_second,
             "decode_tokens_per_second": stats.decode_tokens_per_second,
             "total_seconds": stats.total_seconds,
         },

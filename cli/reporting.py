@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from ..generation.params import SamplingParams
 from ..generation.progress import Progress, bytes_text
-from ..generation.stats import peak_memory_bytes
+from ..generation.stats import RunStats, peak_memory_bytes
 from .active import active_text
 from .notes import Notes
 from .samples import CHOSEN_SEED, Run, Sample
@@ -49,6 +50,7 @@ class Report:
         self._run, self._notes, self._is_verbose = run, notes, is_verbose
         self._inspected = None if is_quiet else inspected
         self._has_statistics = is_verbose or (is_terminal(sys.stderr) and not is_quiet)
+        self._endings: list[tuple[int, str]] = []  # of the samples: seed and finish reason
 
     def start(self, seed: int) -> None:
         """Show every setting with its origin with -v, and what shapes the tables before they come."""
@@ -58,12 +60,24 @@ class Report:
             self._notes.plain(active_text(self._inspected, seed))
 
     def end(self, sample: Sample) -> None:
-        """Show the statistics of a sample, and what another engine's order came to where no table said so."""
+        """Show the statistics of a sample, and what another engine's order came to where no table said so.
+
+        Of several samples only -v tells each one's; `total` has one line for all.
+        """
+        self._endings.append((sample.seed, str(sample.finish_reason)))
         if self._run.settings["order"].value != "minigen" and self._inspected is None:
             self._notes.note(order_note(sample))
-        if self._has_statistics:
-            may_share_a_line = is_terminal(sys.stderr) and not is_terminal(sys.stdout)  # as before `| cat`
-            self._notes.plain("\n" * may_share_a_line + statistics_line(sample, self._run.device))
+        if self._has_statistics and (self._is_verbose or self._run.num_samples == 1):
+            self._say(statistics_line(sample, self._run.device))
+
+    def total(self, stats: RunStats) -> None:
+        """Show the statistics of all samples together, where there are several. stats: their tokens, in one count."""
+        if self._has_statistics and self._run.num_samples > 1:
+            self._say(total_line(stats, self._endings, self._run.device))
+
+    def _say(self, line: str) -> None:
+        may_share_a_line = is_terminal(sys.stderr) and not is_terminal(sys.stdout)  # as before `| cat`
+        self._notes.plain("\n" * may_share_a_line + line)
 
 
 def order_note(sample: Sample) -> str:
@@ -92,17 +106,39 @@ def settings_text(run: Run, seed: int) -> str:
 
 def statistics_line(sample: Sample, device: str) -> str:
     """Give a sample's numbers on one line."""
-    stats = sample.stats
-    first, peak = stats.first_token_seconds, peak_memory_bytes(device)
-    parts = [
+    speeds = [
+        _speed("prefill", sample.prefill_tokens_per_second),
+        _speed("decode", sample.stats.decode_tokens_per_second),
+    ]
+    return _joined([*_counts(sample.stats), *speeds, _peak(device), f"seed {sample.seed}", _ending(sample)])
+
+
+def total_line(stats: RunStats, endings: Sequence[tuple[int, str]], device: str) -> str:
+    """Give the numbers of several samples on one line.
+
+    stats: the tokens of all, in one count; endings: the seed of each, and why it ended.
+    """
+    seconds = stats.total_seconds
+    seeds = [f"seeds {endings[0][0]} to {endings[-1][0]}"] if endings else []
+    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(reason for _, reason in endings).items())
+    speed = _speed("over all", stats.completion_tokens / seconds if seconds else None)
+    return _joined([f"{len(endings)} samples", *_counts(stats), speed, _peak(device), *seeds, reasons or None])
+
+
+def _counts(stats: RunStats) -> list[str | None]:
+    first = stats.first_token_seconds
+    return [
         f"{stats.prompt_tokens} prompt + {stats.completion_tokens} new tokens",
         f"first token {first:.2f} s" if first is not None else None,
-        _speed("prefill", stats.prefill_tokens_per_second),
-        _speed("decode", stats.decode_tokens_per_second),
-        f"peak {bytes_text(peak)}" if peak is not None else None,
-        f"seed {sample.seed}",
-        _ending(sample),
     ]
+
+
+def _peak(device: str) -> str | None:
+    peak = peak_memory_bytes(device)
+    return None if peak is None else f"peak {bytes_text(peak)}"
+
+
+def _joined(parts: Sequence[str | None]) -> str:
     return " · ".join(part for part in parts if part is not None)
 
 

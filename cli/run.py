@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -15,15 +13,18 @@ from .option_groups import MODEL, SAMPLING, WORLD, sampling_settings, takes
 
 if TYPE_CHECKING:
     from ..generation.model import Model
-    from ..generation.prompt import Prompt
     from ..generation.words import Words
-    from ..presets import Settings
     from .destination import Destination
+    from .generating import Plan
     from .interrupts import Interrupts
     from .job import Flags, Job
+    from .loaded import Loaded
+    from .many_texts import ManyTexts
     from .samples import Run
     from .trace_writing import TraceView
     from .views import View
+
+MOST_TOGETHER = 16  # samples that run at once; the others wait
 
 
 @takes(WORLD, after="no_stdin")
@@ -90,58 +91,24 @@ def execute(given: Flags, notes: Notes, interrupts: Interrupts) -> int:
         return _generate(given, build_job(given, notes), destination, trace, notes, interrupts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Loaded:
-    """What a run starts from once its model is there."""
-
-    model: Model
-    settings: Settings
-    prompt: Prompt
-    load_seconds: float
-
-
-def _loaded(given: Flags, job: Job, notes: Notes) -> _Loaded:
-    """Load the model, settle what depends on it, and turn the prompt into ids."""
-    from .. import presets
-    from .encoding import choose_mode, encode
-    from .opening import open_model
-    from .vocabulary import check_token_ids
-
-    check_token_ids(job)
-    began = time.perf_counter()
-    name = given.model or job.preset.name
-    model = open_model(name, job.model, notes, offline=given.offline, threads=given.threads, is_quiet=given.quiet)
-    load_seconds = time.perf_counter() - began
-    settings = presets.resolve(job.preset, job.flags, model.sampling_defaults)
-    settings = replace(settings, device=model.device, dtype=model.dtype, mode=choose_mode(settings, job, model, notes))
-    prompt = encode(job, model, settings, notes)
-    notes.status(f"reading the prompt ({len(prompt.ids)} tokens) ...")
-    return _Loaded(model=model, settings=settings, prompt=prompt, load_seconds=load_seconds)
-
-
 def _generate(
     given: Flags, job: Job, destination: Destination, trace: Destination | None, notes: Notes, interrupts: Interrupts
 ) -> int:
-    loaded = _loaded(given, job, notes)
-    from ..generation.engine import Engine
-    from .generating import Generation, Plan
-    from .reporting import Report
-    from .samples import Run
+    from .loaded import load
 
-    model, params, choices = loaded.model, loaded.settings.params, loaded.settings.choices()
-    shared = Run(model=model.name, preset=job.preset.name, prompt=job.prompt, settings=choices, device=model.device)
+    loaded = load(given, job, notes)
+    from ..generation.engine import Engine
+    from .generating import Generation
+    from .reporting import Report
+
+    params, shared = loaded.settings.params, loaded.run_facts(job)
     inspected = params if job.is_inspected and job.format == "text" else None
     report = Report(shared, notes, is_verbose=given.verbose, is_quiet=given.quiet, inspected=inspected)
-    plan = Plan(
-        prompt=loaded.prompt,
-        params=params,
-        num_samples=job.num_samples,
-        inspection=job.inspection,
-        does_keep_outputs=job.format != "text" and job.is_inspected,
-        load_seconds=loaded.load_seconds,
-    )
-    view = _view(given, job, shared, model, destination)
-    engine = Engine(model)
+    engine = Engine(loaded.model, max_running=min(job.num_samples, MOST_TOGETHER))
+    if engine.one_at_a_time is not None and job.num_samples > 1:
+        notes.note(engine.one_at_a_time)
+    overview = _overview(given, job, destination) if engine.max_running > 1 else None
+    view: View = overview or _view(given, job, shared, loaded.model, destination)
     tracer = None if trace is None else _tracer(view, trace, shared, loaded, engine.words_of(params), job)
 
     def start(seed: int) -> None:
@@ -150,11 +117,34 @@ def _generate(
         if tracer is not None:
             tracer.start(seed)
 
-    generation = Generation(engine, plan, tracer or view, notes, interrupts, start=start, report=report.end)
-    return generation.run()
+    plan = _plan(given, job, loaded)
+    generation = Generation(
+        engine, plan, tracer or view, notes, interrupts, overview=overview, start=start, report=report.end
+    )
+    code = generation.run()
+    report.total(generation.stats)
+    return code
 
 
-def _tracer(view: View, trace: Destination, shared: Run, loaded: _Loaded, words: Words, job: Job) -> TraceView:
+def _plan(given: Flags, job: Job, loaded: Loaded) -> Plan:
+    """Give what the loop is to do."""
+    from .generating import Plan
+
+    has_draws_in_text = job.is_inspected or given.color_by is not None
+    return Plan(
+        prompt=loaded.prompt,
+        params=loaded.settings.params,
+        num_samples=job.num_samples,
+        inspection=job.inspection,
+        does_show_draws=given.trace is not None
+        or job.format == "jsonl"
+        or (job.format == "text" and has_draws_in_text),
+        does_keep_outputs=job.format != "text" and job.is_inspected,
+        load_seconds=loaded.load_seconds,
+    )
+
+
+def _tracer(view: View, trace: Destination, shared: Run, loaded: Loaded, words: Words, job: Job) -> TraceView:
     """Give the view that also writes the trace."""
     from .token_names import TokenNames
     from .trace_writing import TraceView, header_facts
@@ -162,6 +152,12 @@ def _tracer(view: View, trace: Destination, shared: Run, loaded: _Loaded, words:
     model = loaded.model
     facts = header_facts(model.vocab_size, loaded.prompt.ids, words, job.inspection.num_leading)
     return TraceView(view, trace, shared, TokenNames(model.tokenizer), facts)
+
+
+def _overview(given: Flags, job: Job, destination: Destination) -> ManyTexts | None:
+    from .text_views import many_texts
+
+    return many_texts(given, job, destination)
 
 
 def _view(given: Flags, job: Job, shared: Run, model: Model, destination: Destination) -> View:

@@ -22,6 +22,7 @@ class Run:
     prompt: str  # what the user gave, joined
     settings: Mapping[str, Choice]
     device: str
+    num_samples: int = 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,6 +40,11 @@ class Sample:
     does_keep_outputs: bool = False
     margins: dict[str, Interval | None] | None = None  # where the text comes out unchanged; None: not asked for
     num_reordered: int = 0  # steps that would have had other candidates in minigen's own order
+
+    @property
+    def prefill_tokens_per_second(self) -> float | None:
+        """Prompt tokens over the time to the first token; None for a later sample, which finds most of them read."""
+        return None if self.index else self.stats.prefill_tokens_per_second
 
     def take(self, output: Output) -> None:
         """Add what one step did."""

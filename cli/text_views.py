@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .color_views import ColoredTextView, LegendView, ListView
 from .coloring import STYLES_OF_16, STYLES_OF_256, Coloring
 from .live import LiveView
+from .many_texts import ManyTexts
 from .margin_words import MarginWords
 from .terminal import console_for, has_256_colors, is_terminal, may_color, may_redraw
 from .views import TableView, TextView, View
@@ -36,6 +37,15 @@ def text_view(
     if may_color(sys.stderr, given.color):
         return LegendView(view, console_for(sys.stderr, given.color), coloring)
     return view
+
+
+def many_texts(given: Flags, job: Job, destination: Destination) -> ManyTexts | None:
+    """Give the view of several texts that come together; None where the text is not plain or cannot be redrawn."""
+    is_plain = job.format == "text" and not job.is_inspected and given.color_by is None
+    if job.num_samples == 1 or not is_plain or not may_redraw(destination.stream):
+        return None
+    text = TextView(destination.stream, is_terminal=True)
+    return ManyTexts(text, console_for(destination.stream, given.color), job.num_samples)
 
 
 def _coloring(given: Flags, destination: Destination, names: TokenNames) -> Coloring | None:

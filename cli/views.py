@@ -32,6 +32,16 @@ class View(Protocol):
         """Leave the screen in order, however the run ended."""
 
 
+class Overview(Protocol):
+    """Shows samples that run together, as they come."""
+
+    def follow(self, sample: Sample, output: Output) -> None:
+        """Take what a step did for a sample."""
+
+    def redraw(self) -> None:
+        """Show how far all have come, now and then."""
+
+
 class TextView:
     """Writes the text: to a pipe or a file as it is, to a terminal with control characters shown."""
 

@@ -60,18 +60,34 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """How scores are made of queries and keys."""
+    """How scores become weights."""
 
     scale: float
     softcap: float | None
+    sinks: Tensor | None  # (heads,) scores of what each head may look at instead of any key
     window: int | None  # how many keys a token sees, its own among them; None: all
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether PyTorch's own product knows it."""
+        return self.softcap is None and self.sinks is None
+
     def weights(self, query: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-        """Give the attention weights; mask: float32, 0 or −inf."""
+        """Give the weights `(rows, key heads, queries, keys)`, in float32.
+
+        query: `(rows, key heads, queries, dim)`, where the queries are those of each head in turn; mask: 0 or −inf.
+        """
         scores = torch.matmul(query, keys.transpose(-1, -2))
         if self.softcap is None:
-            return torch.add(mask, scores, alpha=self.scale).softmax(-1)
-        return (mask + torch.tanh(scores.float() * (self.scale / self.softcap)) * self.softcap).softmax(-1)
+            scores = torch.add(mask, scores, alpha=self.scale)
+        else:
+            scores = mask + torch.tanh(scores.float() * (self.scale / self.softcap)) * self.softcap
+        if self.sinks is None:
+            return scores.softmax(-1)
+        key_heads, queries = scores.shape[1:3]
+        each = queries * key_heads // len(self.sinks)  # queries of a head
+        sinks = self.sinks.float().repeat_interleave(each).view(1, key_heads, queries, 1)
+        return torch.cat([scores, sinks.expand(len(scores), -1, -1, -1)], -1).softmax(-1)[..., :-1]
 
 
 def attend(
@@ -86,6 +102,7 @@ def attend(
     dropout: float = 0.0,
     softcap: float | None = None,
     sliding_window: int | None = None,
+    s_aux: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """Attend for every token of a pass; gives `(1, tokens, heads, dim)`, in the form of the transformers library.
@@ -99,7 +116,7 @@ def attend(
     plan, pool = of_pass.plan, of_pass.pools[module.layer_idx]
     if sliding_window not in (None, pool.window):
         raise RunError(f"its attention sees {sliding_window} keys where its cache says {pool.window}")
-    rule = _Rule(query.shape[-1] ** -0.5 if scaling is None else scaling, softcap, pool.window)
+    rule = _Rule(query.shape[-1] ** -0.5 if scaling is None else scaling, softcap, s_aux, pool.window)
     parts = []
     if plan.num_rows:
         parts.append(_rows(query[0, :, : plan.num_rows], pool, of_pass, rule))
@@ -133,8 +150,8 @@ def _chunk(query: Tensor, key: Tensor, value: Tensor, chunk: Chunk, pool: Pool, 
         key = of_pass.workspace.gathered("keys", pool.keys, parts)[:, :, :num_keys]
         value = of_pass.workspace.gathered("values", pool.values, parts)[:, :, :num_keys]
     is_seen = plan.chunk_mask(chunk, rule.window)
-    if rule.softcap is not None:
-        return _capped(query, key, value, is_seen, rule)
+    if not rule.is_plain:
+        return _by_hand(query, key, value, is_seen, rule)
     out = functional.scaled_dot_product_attention(
         query,
         key,
@@ -147,13 +164,13 @@ def _chunk(query: Tensor, key: Tensor, value: Tensor, chunk: Chunk, pool: Pool, 
     return out[0].transpose(0, 1)
 
 
-def _capped(query: Tensor, key: Tensor, value: Tensor, is_seen: Tensor | None, rule: _Rule) -> Tensor:
-    """Attend with capped scores, which the library's own product does not know."""
+def _by_hand(query: Tensor, key: Tensor, value: Tensor, is_seen: Tensor | None, rule: _Rule) -> Tensor:
+    """Attend by a rule that PyTorch's own product does not know."""
     heads, tokens, dim = query.shape[1:]
     key_heads = key.shape[1]
     if is_seen is None:
         is_seen = torch.ones(tokens, tokens, dtype=torch.bool, device=query.device).tril()
     mask = torch.zeros(is_seen.shape, device=query.device).masked_fill_(~is_seen, -torch.inf)
-    grouped = query.view(key_heads, heads // key_heads, tokens, dim)
-    weights = rule.weights(grouped, key[0][:, None], mask).to(value.dtype)
-    return torch.matmul(weights, value[0][:, None]).view(heads, tokens, -1).transpose(0, 1)
+    grouped = query.reshape(1, key_heads, heads // key_heads * tokens, dim)
+    weights = rule.weights(grouped, key, mask.repeat(heads // key_heads, 1)).to(value.dtype)
+    return torch.matmul(weights, value).view(heads, tokens, -1).transpose(0, 1)

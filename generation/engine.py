@@ -5,9 +5,8 @@ from functools import partial
 from itertools import count
 from typing import TypeVar
 
-from torch import Tensor
-
 from .device import is_out_of_memory, out_of_memory
+from .drawing import row_draws
 from .errors import MinigenError, ParameterError, RunError
 from .model import Model
 from .params import SamplingParams
@@ -92,8 +91,8 @@ class Engine:
     def step(self) -> list[Output]:
         """Make one forward pass, and give one output for each sequence that got a token or ended."""
         outputs, self._last_outputs = self._last_outputs, []
-        for sequence, row in self._rows(self.scheduler.schedule()):
-            outputs.append(self._alone(sequence, partial(self._advance, sequence, row)))
+        for sequence, draw in self._draws(self.scheduler.schedule()):
+            outputs.append(self._alone(sequence, partial(self._advance, sequence, draw)))
         return outputs
 
     def abort_request(self, request_id: str) -> None:
@@ -109,25 +108,25 @@ class Engine:
             raise ParameterError("request_id", request_id, "the id of an unfinished request")
         return sequence.sampler.seed
 
-    def _rows(self, works: list[Work]) -> list[tuple[Sequence, Tensor | Exception]]:
-        """Do the works; give the sequences that can draw now, each with its logits `(vocab,)`, or with what failed.
+    def _draws(self, works: list[Work]) -> list[tuple[Sequence, Callable[[], Draw]]]:
+        """Do the works; give the sequences that have logits now, each with what draws from them, or what failed.
 
-        A pass that fails is tried again for each sequence alone, so that only those end that fail by themselves.
+        A pass that fails is made again for each sequence alone, so that only those end that fail by themselves.
         """
         if not works:
             return []
         logits = _attempted(lambda: self.runner.forward(works))
         if isinstance(logits, Exception):
             if len(works) == 1:
-                return [(works[0].sequence, logits)]
-            return [row for work in works for row in self._rows([work])]
+                return [(works[0].sequence, partial(_raise, logits))]
+            return [draw for work in works for draw in self._draws([work])]
         ready = [work.sequence for work in works if work.is_last]
         self.scheduler.advance(works)
-        return [
-            (sequence, row)
-            for leader, row in zip(ready, logits, strict=True)
-            for sequence in (leader, *self.scheduler.fork(leader))
-        ]
+        forks = [(leader, *self.scheduler.fork(leader)) for leader in ready]  # they share a row of logits
+        sequences = [sequence for fork in forks for sequence in fork]
+        if len(sequences) > len(ready):
+            logits = logits[[row for row, fork in enumerate(forks) for _ in fork]]
+        return list(zip(sequences, row_draws([each.sampler for each in sequences], logits), strict=True))
 
     def _alone(self, sequence: Sequence, work: Callable[[], Output]) -> Output:
         """Do one sequence's work; if it fails, that sequence ends with the error and the others go on."""
@@ -136,10 +135,8 @@ class Engine:
             return self._finish(sequence, "error", error=self._translated(done, sequence))
         return done
 
-    def _advance(self, sequence: Sequence, row: Tensor | Exception) -> Output:
-        if isinstance(row, Exception):
-            raise row
-        return self._accept(sequence, sequence.sampler.draw(row))
+    def _advance(self, sequence: Sequence, draw: Callable[[], Draw]) -> Output:
+        return self._accept(sequence, draw())
 
     def _accept(self, sequence: Sequence, draw: Draw) -> Output:
         sequence.token_ids.append(draw.token_id)
@@ -198,6 +195,10 @@ def _first_line(error: Exception) -> str:
     """Name an error's kind, with the first line of what it says."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
+
+
+def _raise(error: Exception) -> Draw:
+    raise error
 
 
 def _attempted(work: Callable[[], Given]) -> Given | Exception:

@@ -13,28 +13,30 @@ from .orders import is_greedy, skips_filters
 from .params import SamplingParams
 from .trace import TEMPERATURES, Candidate, Draw, Inspection, Leading
 from .waterfall import waterfall
-from .weights import Floats, gaps_below, pieces, weights_of
+from .weights import PIECE, Floats, Scores, gaps_below, pieces, weights_of
 
 NamedRow = tuple[str, Tensor]  # a stage's name, and the row (vocab,) that it left
 
 
 def describe(
     token_id: int,
+    final_prob: float,
     u: float,
     rows: list[NamedRow],
-    final: Tensor,
     inspection: Inspection,
     *,
     params: SamplingParams,
 ) -> Draw:
     """Say how a token came about.
 
-    rows: after each stage, the model's own logits first; final: (vocab,), the probabilities that were drawn from;
-    u: the step's uniform number, also where nothing was drawn with it.
+    final_prob: the token's, among what was drawn from; u: the step's uniform number, also where nothing was drawn with
+    it; rows: `(vocab,)` after each stage, the model's own logits first. The rows between are needed for candidates and
+    stages only.
     """
     raw = rows[0][1]
-    total, entropy = _total_and_entropy(raw)
-    logit = raw[token_id]
+    row = raw.numpy()
+    total, entropy = _total_and_entropy(row)
+    logit = row[token_id]
     staged = _with_greedy(token_id, rows, params) if inspection.num_candidates or inspection.has_stages else rows
     most = max(inspection.num_candidates, inspection.num_leading)
     ids = leading_ids(raw, most) if most else torch.empty(0, dtype=torch.long)
@@ -42,33 +44,36 @@ def describe(
         token_id=token_id,
         logit=float(logit),
         logprob=float(logit) - total,
-        rank=1 + int((raw > logit).sum()) + int((raw[:token_id] == logit).sum()),
+        rank=1 + int(np.count_nonzero(row > logit)) + int(np.count_nonzero(row[:token_id] == logit)),
         entropy=entropy,
-        final_prob=float(final[token_id]),
+        final_prob=final_prob,
         u=None if is_greedy(params) else u,
-        candidates=_candidates(token_id, staged, final, total, ids[: inspection.num_candidates]),
+        candidates=_candidates(token_id, staged, total, ids[: inspection.num_candidates]),
         stages=waterfall(token_id, staged) if inspection.has_stages else (),
         margins=margins(token_id, u, rows, params) if inspection.has_stages else {},
         leading=_leading(token_id, raw, ids[: inspection.num_leading]) if inspection.num_leading else None,
     )
 
 
-def _total_and_entropy(raw: Tensor) -> tuple[float, float]:
+def _total_and_entropy(row: Scores) -> tuple[float, float]:
     """Give the natural log of the sum of exp(logit), and the entropy in bits, both in double precision."""
-    highest = float(raw.max())
-    gaps = raw.double() - highest  # at most 0; (vocab,)
-    weights = gaps.exp()
-    mass = float(weights.sum())
-    mean = float(torch.dot(weights, gaps.clamp_(min=-1e30))) / mass  # −inf · 0 would be no number
-    return highest + math.log(mass), max(0.0, (math.log(mass) - mean) / math.log(2))
+    left = row if row.min() > -np.inf else row[row > -np.inf]
+    highest, mass, gaps = float(left.max()), 0.0, 0.0
+    for start in range(0, len(left), PIECE):
+        piece = left[start : start + PIECE].astype(np.float64)
+        piece -= highest
+        weights = np.exp(piece)
+        mass += float(weights.sum())
+        gaps += float(weights.dot(piece))
+    return highest + math.log(mass), max(0.0, (math.log(mass) - gaps / mass) / math.log(2))
 
 
-def _candidates(token_id: int, rows: list[NamedRow], final: Tensor, total: float, ids: Tensor) -> tuple[Candidate, ...]:
+def _candidates(token_id: int, rows: list[NamedRow], total: float, ids: Tensor) -> tuple[Candidate, ...]:
     if len(ids) == 0:
         return ()
     if token_id not in ids:
         ids = torch.cat([ids, torch.tensor([token_id])])
-    logits, probs = rows[0][1][ids].tolist(), final[ids].tolist()
+    logits, probs = rows[0][1][ids].tolist(), rows[-1][1].softmax(-1)[ids].tolist()
     dropped: list[str | None] = [None] * len(ids)
     for name, row in rows[1:]:
         is_gone = (row[ids] == -math.inf).tolist()

@@ -14,20 +14,23 @@ TYPES = (torch.float32, torch.bfloat16)
 
 
 class PackedLinear(nn.Module):
-    """A linear layer for inference: x Wᵀ + b, as `nn.Linear`; equal to it but for rounding.
-
-    `weight` is the packed one: it tells its type and shape, and cannot be read.
-    """
+    """A linear layer for inference: x Wᵀ + b, as `nn.Linear`; equal to it but for rounding."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.weight: Tensor = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), ROWS)
+        self._packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), ROWS)
         self.bias = None if linear.bias is None else linear.bias.detach()
+
+    @property
+    def weight(self) -> Tensor:
+        """The weight as it was, `(out_features, in_features)`, unpacked anew: some models compute with it themselves."""
+        dense: Tensor = self._packed.to_dense()
+        return dense
 
     def forward(self, states: Tensor) -> Tensor:
         """Give `(…, out_features)` for `(…, in_features)`."""
-        out: Tensor = torch.ops.mkldnn._linear_pointwise(states, self.weight, self.bias, "none", [], "")
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(states, self._packed, self.bias, "none", [], "")
         return out
 
     def extra_repr(self) -> str:
@@ -54,7 +57,7 @@ def pack_linears(network: Any) -> None:
 
 def can_pack(dtype: torch.dtype) -> bool:
     """Tell whether weights of a type can be packed here, and give the right product."""
-    if dtype not in TYPES or not torch.backends.mkldnn.is_available():
+    if dtype not in TYPES:
         return False
     linear = nn.Linear(16, 8).to(dtype).requires_grad_(False)
     states = torch.linspace(-1, 1, 32).view(2, 16).to(dtype)

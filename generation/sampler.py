@@ -14,10 +14,10 @@ from .arrangement import filter_stages, kept_by_own_order, score_stages
 from .chain import NamedFilter
 from .cutoffs import next_limit
 from .errors import NumberError, ParameterError
-from .filters import HEADS, leading_ids
 from .inspection import describe
 from .orders import skips_filters
 from .params import SamplingParams, next_seed
+from .shortlist import Left, is_short, leading_of, pick_of, short_left
 from .trace import UNINSPECTED, Draw, Inspection, OrderEffect
 from .words import NO_WORDS, Words, check_words
 
@@ -64,6 +64,8 @@ class Sampler:
             check_words(self.params)
         self.words = words or NO_WORDS
         self.surprisal_limit = 2 * self.params.mirostat_tau  # mirostat's state, in bits
+        self._changes_scores = bool(score_stages(self.params, (), (), self.words))
+        self._is_short = is_short(self.params) and inspection == UNINSPECTED  # the rows between are not shown
         self._later_rows: list[Sampler] = []
 
     def sample(self, logits: Tensor) -> Tensor:
@@ -94,30 +96,41 @@ class Sampler:
             raise ParameterError("logits", tuple(logits.shape), "of one row, (vocab,) or (1, vocab)")
         raw = logits.detach().flatten().to("cpu", torch.float32)
         step = len(self.output_ids)
-        rows = _run(score_stages(self.params, self.prompt_ids, self.output_ids, self.words), raw)
+        rows = _run(self._score_stages(), raw)
         _check_numbers(rows, step)
         number, coin = uniform(self.seed, step), uniform(self.seed, step, XTC)
         if skips_filters(self.params):
-            token_id = int(rows[-1][1].argmax())
-            final = torch.zeros_like(raw).index_fill_(0, torch.tensor(token_id), 1.0)
+            token_id, prob = int(rows[-1][1].numpy().argmax()), 1.0
         else:
-            filters = filter_stages(self.params, coin=coin, limit=self.surprisal_limit, words=self.words)
-            rows += _run(filters, rows[-1][1])[1:]
-            final = rows[-1][1].softmax(-1)
-            token_id = pick(rows[-1][1], final, number)
-        effect = self._order_effect(rows, final, coin)
+            token_id, prob = pick_of(self._filtered(rows, coin).leading(), number)
+        effect = self._order_effect(rows, token_id, coin)
         self.output_ids.append(token_id)
-        self._move_limit(float(final[token_id]))
-        draw = describe(token_id, number, rows, final, self.inspection, params=self.params)
+        self._move_limit(prob)
+        draw = describe(token_id, prob, number, rows, self.inspection, params=self.params)
         return draw if effect is None else replace(draw, order_effect=effect)
 
-    def _order_effect(self, rows: Sequence[tuple[str, Tensor]], final: Tensor, coin: float) -> OrderEffect | None:
+    def _score_stages(self) -> list[NamedFilter]:
+        if not self._changes_scores:  # the history need not be put together
+            return []
+        return score_stages(self.params, self.prompt_ids, self.output_ids, self.words)
+
+    def _filtered(self, rows: list[tuple[str, Tensor]], coin: float) -> Left:
+        """Give what the filters leave of the last row; where they run one by one, with the rows between added."""
+        if self._is_short:
+            return short_left(rows[-1][1], self.params)
+        filters = filter_stages(self.params, coin=coin, limit=self.surprisal_limit, words=self.words)
+        rows += _run(filters, rows[-1][1])[1:]
+        return Left(rows[-1][1].numpy())
+
+    def _order_effect(self, rows: Sequence[tuple[str, Tensor]], token_id: int, coin: float) -> OrderEffect | None:
         """Hold what is left of a step against what minigen's own order would have left."""
         params, history = self.params, (self.prompt_ids, self.output_ids)
         if params.order == "minigen":
             return None
-        is_kept = final > 0 if skips_filters(params) else rows[-1][1] > -math.inf
         raw, limit = rows[0][1], self.surprisal_limit
+        is_kept = rows[-1][1] > -math.inf
+        if skips_filters(params):
+            is_kept = torch.zeros_like(is_kept).index_fill_(0, torch.tensor(token_id), True)
         is_own = kept_by_own_order(params, raw, *history, words=self.words, coin=coin, limit=limit)
         return OrderEffect(
             order=params.order,
@@ -135,14 +148,9 @@ class Sampler:
 
 
 def pick(scores: Tensor, probs: Tensor, u: float) -> int:
-    """Invert the cumulative distribution of a row `(vocab,)` at `u`, over tokens of falling probability, ties by id."""
-    for count in (*HEADS, scores.shape[-1]):
-        ids = leading_ids(scores, count)
-        cumulative = probs[ids].double().cumsum(0)
-        if len(ids) < count or u < float(cumulative[-1]):
-            break
-    place = int(torch.searchsorted(cumulative, u, right=True))
-    return int(ids[min(place, len(ids) - 1)])  # rounding may leave the sum a little below 1
+    """Invert the cumulative distribution of a row `(vocab,)` at `u`, over tokens of falling score, ties by id."""
+    token_id, _ = pick_of(leading_of(scores.numpy(), probs.numpy()), u)
+    return token_id
 
 
 def _run(stages: Sequence[NamedFilter], row: Tensor) -> list[tuple[str, Tensor]]:
@@ -155,9 +163,9 @@ def _run(stages: Sequence[NamedFilter], row: Tensor) -> list[tuple[str, Tensor]]
 
 def _check_numbers(rows: list[tuple[str, Tensor]], step: int) -> None:
     """Refuse logits that are no numbers (a maximum is NaN if any is), and bans that leave no token."""
-    if not math.isfinite(float(rows[0][1].max())):
+    if not math.isfinite(rows[0][1].numpy().max()):
         raise NumberError.of_logits(f"at token {step + 1}")
-    if rows[-1][1].max() == -math.inf:
+    if len(rows) > 1 and rows[-1][1].numpy().max() == -math.inf:
         left = [int((row > -math.inf).sum()) for _, row in rows]
         banning = [name for (name, _), (before, after) in zip(rows[1:], pairwise(left), strict=True) if after < before]
         raise NumberError(f"{' and '.join(banning)} ban every token at token {step + 1}.")

@@ -140,22 +140,64 @@ def test_requests_can_be_aborted_at_any_time(data: st.DataObject, jobs: Any) -> 
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_logits_in_a_batch_are_those_of_a_single_run(kind: str) -> None:
     """BAT-1, BAT-2, RNG-3, CTX-6: a window of 8 keys among the families"""
-    model = model_of(kind)
+    engine = engine_of(model_of(kind), max_running=5, step_tokens=24)
+    check_logits(engine, [[9, 8, 7, 6, 5], [5, 6, 7], [200] * 30, [11], list(range(20, 60))])
+
+
+def check_logits(engine: Engine, jobs: list[list[int]]) -> None:
+    """Every row of logits is that of a plain pass over the same ids."""
     greedy = SamplingParams(temperature=0, max_new_tokens=20, ignore_eos=True)
-    jobs = [[9, 8, 7, 6, 5], [5, 6, 7], [200] * 30, [11], list(range(20, 60))]
-    engine = engine_of(model, max_running=5, step_tokens=24)
     names = [engine.add_request(prompt, greedy, inspection=Inspection(num_leading=VOCAB)) for prompt in jobs]
     together = drained(engine)
     for name, prompt in zip(names, jobs, strict=True):
         ids = [*prompt, *(output.token_id for output in together[name])]
         with torch.no_grad():
-            plain = model.network(torch.tensor([ids])).logits[0, len(prompt) - 1 : -1]
+            plain = engine.model.network(torch.tensor([ids])).logits[0, len(prompt) - 1 : -1]
         for output, row in zip(together[name], plain, strict=True):
             assert output.draw is not None
             leading = output.draw.leading
             assert leading is not None
             found = torch.tensor(list(leading.logits))
-            assert (found - row[torch.tensor(list(leading.token_ids)).long()]).abs().max() < 1e-4
+            assert (found - row[torch.tensor(list(leading.token_ids)).long()]).abs().max() < 1e-4 * row.abs().max()
+
+
+SHAPE = {
+    "vocab_size": VOCAB,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 128,
+    "initializer_range": 0.3,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("Gemma2", {"sliding_window": 8}),  # scores that are capped, every second layer within a window
+        ("GptOss", {"sliding_window": 8, "num_local_experts": 4}),  # sinks, experts
+        ("GPTNeoX", {}),
+        ("Phi3", {"sliding_window": 8}),
+        ("Qwen3", {}),
+        ("Mixtral", {}),
+        ("OPT", {}),  # learned positions
+    ],
+)
+def test_other_architectures_give_the_same_logits_too(name: str, changes: dict[str, int]) -> None:
+    import transformers as tf
+
+    torch.manual_seed(0)
+    config = getattr(tf, f"{name}Config")(**SHAPE | changes)
+    model = Model.wrap(getattr(tf, f"{name}ForCausalLM")(config).eval(), byte_tokenizer())
+    engine = Engine(model, max_running=3, block_size=4, step_tokens=16)
+    assert engine.one_at_a_time is None
+    check_logits(engine, [[9, 8, 7, 6, 5], [5, 6, 7], [200] * 30])
 
 
 def test_a_row_of_nan_fails_alone() -> None:
@@ -326,6 +368,25 @@ def test_a_model_that_keeps_a_state_runs_one_request_at_a_time() -> None:
     engine = Engine(Model.wrap(tf.MambaForCausalLM(config).eval(), byte_tokenizer(), name="mamba"))
     assert engine.one_at_a_time is not None
     assert engine.one_at_a_time.startswith("mamba runs one request at a time: ")
+    short = SamplingParams(temperature=0, max_new_tokens=3, ignore_eos=True)
+    names = [engine.add_request([5, 6], short), engine.add_request([7], short)]
+    order = []
+    while engine.has_unfinished_requests():
+        order += [output.request_id for output in engine.step()]
+    assert order == [names[0]] * 3 + [names[1]] * 3
+
+
+def test_attention_of_another_kind_is_told_by_trying() -> None:
+    """A bias by distance, which no position says: the numbers come out otherwise, or the model never asks."""
+    import transformers as tf
+
+    torch.manual_seed(0)
+    config = tf.BloomConfig(vocab_size=VOCAB, hidden_size=32, n_layer=2, n_head=4)
+    assert Engine(Model.wrap(tf.BloomForCausalLM(config).eval(), byte_tokenizer())).one_at_a_time is not None
+    chunked = tf.Llama4TextConfig(**SHAPE, attention_chunk_size=8, num_local_experts=2)
+    network = tf.Llama4ForCausalLM(chunked).eval()
+    reason = Engine(Model.wrap(network, byte_tokenizer(), name="llama4")).one_at_a_time
+    assert reason == "llama4 runs one request at a time: a layer of it attends within chunks."
 
 
 def test_outside_a_step_the_model_attends_as_before() -> None:

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,13 +23,20 @@ from rich.console import Console
 
 
 class ScriptedEngine:
-    """Gives the pieces of a text, one a step; then what `last` says."""
+    """Gives the pieces of a text, one a step; then what `last` says. Requests come one after the other."""
+
+    max_running = 1
 
     def __init__(self, pieces: Sequence[str], *, before: Callable[[int], None] = lambda step: None, **last: Any):
         self.pieces, self.before = list(pieces), before
         self.last = last or {"finish_reason": "stop", "stop": 0}
         self.seeds: list[int | None] = []
-        self.left: list[Output] = []
+        self.requests: dict[str, list[Output]] = {}  # what each that has not ended has left to give
+
+    @property
+    def left(self) -> list[Output]:
+        """What the first request has left to give."""
+        return next(iter(self.requests.values()), [])
 
     def add_request(
         self,
@@ -39,10 +47,12 @@ class ScriptedEngine:
         inspection: Inspection = UNINSPECTED,
     ) -> str:
         assert sampling_params is not None
+        request_id = str(len(self.seeds))
         self.seeds.append(sampling_params.seed)
         outputs = [self._output(i, piece) for i, piece in enumerate(self.pieces)]
-        self.left = [*outputs, Output(request_id="0", text="", **self.last)]
-        return "0"
+        outputs.append(Output(request_id=request_id, text="", **self.last))
+        self.requests[request_id] = [replace(output, request_id=request_id) for output in outputs]
+        return request_id
 
     def _output(self, step: int, piece: str) -> Output:
         one = Candidate(token_id=step, logit=1.0, logprob=-0.7, final_prob=0.6, dropped_by=None)
@@ -53,16 +63,21 @@ class ScriptedEngine:
 
     def step(self) -> list[Output]:
         self.before(len(self.pieces) + 1 - len(self.left))
-        return [self.left.pop(0)]
+        output = self.left.pop(0)
+        self.requests = {name: left for name, left in self.requests.items() if left}
+        return [output]
 
     def has_unfinished_requests(self) -> bool:
-        return bool(self.left)
+        return bool(self.requests)
 
     def abort_request(self, request_id: str) -> None:
-        self.left = [Output(request_id="0", text="(held)", finish_reason="interrupted")]
+        has_begun = len(self.requests[request_id]) <= len(self.pieces)
+        text = "(held)" if has_begun else ""
+        self.requests[request_id] = [Output(request_id=request_id, text=text, finish_reason="interrupted")]
 
     def seed_of(self, request_id: str) -> int:
-        return self.seeds[-1] if self.seeds[-1] is not None else 41
+        seed = self.seeds[int(request_id)]
+        return 41 if seed is None else seed
 
 
 class Labels:
@@ -158,7 +173,8 @@ def test_an_error_ends_its_sample_alone_and_keeps_the_text() -> None:
     engine = ScriptedEngine(["a", "b"], finish_reason="error", error=NumberError("Not numbers at token 3."))
     plan = Plan(prompt=PLAN.prompt, params=PLAN.params, num_samples=2)
     code, noted, samples = run(engine, TextView(out, is_terminal=False), plan)
-    assert (code, out.getvalue(), noted) == (1, "ab\n---\nab", "minigen: Not numbers at token 3.\n" * 2)
+    assert (code, out.getvalue()) == (1, "ab\n---\nab")
+    assert noted.splitlines() == [f"minigen: sample {i} of 2: Not numbers at token 3." for i in (1, 2)]
     assert len(samples) == 2
 
 

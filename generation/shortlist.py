@@ -1,0 +1,125 @@
+"""What temperature, top_k, top_p and min_p leave of one row, and the token that a number picks of it.
+
+Each of the four keeps leading tokens, so ranking a few hundred settles nearly every row. What comes out is what the
+filters, the softmax and the draw give one after the other, to the last bit. The whole vocabulary is read with numpy or
+by a softmax of one row: both start no threads, and neither depends on what else is drawn.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .arrangement import filter_stages
+from .filters import HEADS, apply_temperature, leading_ids
+from .params import SamplingParams
+from .weights import Scores
+
+Ids = NDArray[np.int64]
+Probs = NDArray[np.floating]
+Ranked = tuple[Ids, Probs]  # leading tokens, highest score first, ties by id; and their probabilities
+
+SHORT = frozenset({"temperature", "top_k", "top_p", "min_p"})
+LEAST_DIVISOR = 0.01  # below it apply_temperature has its own way
+BLOCK = 64  # numbers; a softmax sums as many apart, or a part of as many
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of a row: all finite scores, or the leading tokens alone."""
+
+    scores: Scores  # (vocab,)
+    ids: Ids | None = None  # in order; None: every token
+
+    def leading(self) -> Iterator[Ranked]:
+        """Yield the leading tokens: all that are left, or a few hundred, then more, then all."""
+        if self.ids is not None:
+            yield self.ids, _shares(self.scores, self.ids)
+        else:
+            yield from leading_of(self.scores, _softmax(self.scores))
+
+
+def leading_of(scores: Scores, probs: Probs) -> Iterator[Ranked]:
+    """Yield the leading tokens of a row, `(vocab,)`: a few hundred, then more, then all."""
+    for size in (*HEADS, len(scores)):
+        ids = leading_ids(torch.from_numpy(scores), size).numpy()
+        yield ids, probs[ids]
+
+
+def pick_of(leading: Iterable[Ranked], u: float) -> tuple[int, float]:
+    """Invert the cumulative distribution at `u`, over tokens of falling score: give the token and its probability."""
+    for ids, probs in leading:
+        cumulative = probs.cumsum(dtype=np.float64)
+        if u < cumulative[-1]:
+            break
+    place = min(int(cumulative.searchsorted(u, side="right")), len(ids) - 1)  # rounding may leave the sum below 1
+    return int(ids[place]), float(probs[place])
+
+
+def is_short(params: SamplingParams) -> bool:
+    """Whether no filter but these four is on, in minigen's own order."""
+    return params.order == "minigen" and {name for name, _ in filter_stages(params)} <= SHORT
+
+
+def short_left(scores: Tensor, params: SamplingParams) -> Left:
+    """Give what the four filters leave of a row `(vocab,)`, float32 on the CPU."""
+    left = Left(_divided(scores.numpy(), params.temperature))
+    if 0 < params.top_k < len(left.scores):
+        left = Left(left.scores, leading_ids(torch.from_numpy(left.scores), params.top_k).numpy())
+    if params.top_p < 1:
+        left = _keep_mass(left, params.top_p)
+    if params.min_p > 0:
+        left = _keep_near(left, params.min_p)
+    return left
+
+
+def _divided(row: Scores, temperature: float) -> Scores:
+    """Divide by the temperature as apply_temperature does, which is left those that could overflow."""
+    if temperature == 1:
+        return row
+    if temperature < LEAST_DIVISOR or abs(float(row.max())) > np.finfo(np.float32).max * min(temperature, 1.0):
+        return apply_temperature(torch.from_numpy(row), temperature).numpy()
+    with np.errstate(over="ignore"):  # far below the highest, where it is −inf then
+        return row / np.float32(temperature)
+
+
+def _keep_mass(left: Left, mass: float) -> Left:
+    """Keep a token while the probability of those before it is below `mass`: top_p."""
+    for ids, probs in left.leading():
+        reached = probs.astype(np.float64)
+        count = int(np.count_nonzero(reached.cumsum() - reached < mass))
+        if count < len(ids):  # the crossing lies within
+            break
+    return Left(left.scores, ids[:count])
+
+
+def _keep_near(left: Left, min_p: float) -> Left:
+    """Drop tokens less likely than `min_p` times the likeliest one."""
+    if left.ids is not None:
+        probs = _shares(left.scores, left.ids)
+        return Left(left.scores, left.ids[probs >= np.float32(min_p) * probs.max()])
+    probs = _softmax(left.scores)
+    return Left(np.where(probs < np.float32(min_p) * probs.max(), np.float32(-np.inf), left.scores))
+
+
+def _shares(scores: Scores, ids: Ids) -> Probs:
+    """Give the probabilities of tokens where no others are left.
+
+    Only the blocks of the row that hold one of them are read. A block that holds none would add nothing to any of the
+    sums that run side by side, so these are those of the whole row.
+    """
+    block = ids // BLOCK
+    is_held = np.zeros(len(scores) // BLOCK + 1, dtype=bool)
+    is_held[block] = True
+    places = (is_held.cumsum()[block] - 1) * BLOCK + ids % BLOCK
+    part = np.full(min(int(is_held.sum()) * BLOCK, len(scores)), -np.inf, np.float32)
+    part[places] = scores[ids]
+    return _softmax(part)[places]
+
+
+def _softmax(row: Scores) -> Scores:
+    probs: Scores = torch.from_numpy(row).softmax(-1).numpy()
+    return probs

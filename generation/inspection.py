@@ -13,7 +13,7 @@ from .orders import is_greedy, skips_filters
 from .params import SamplingParams
 from .trace import TEMPERATURES, Candidate, Draw, Inspection, Leading
 from .waterfall import waterfall
-from .weights import PIECE, Floats, Scores, gaps_below, pieces, weights_of
+from .weights import Floats, Scores, gaps_below, pieces, weights_of
 
 NamedRow = tuple[str, Tensor]  # a stage's name, and the row (vocab,) that it left
 
@@ -58,14 +58,14 @@ def describe(
 def _total_and_entropy(row: Scores) -> tuple[float, float]:
     """Give the natural log of the sum of exp(logit), and the entropy in bits, both in double precision."""
     left = row if row.min() > -np.inf else row[row > -np.inf]
-    highest, mass, gaps = float(left.max()), 0.0, 0.0
-    for start in range(0, len(left), PIECE):
-        piece = left[start : start + PIECE].astype(np.float64)
-        piece -= highest
-        weights = np.exp(piece)
-        mass += float(weights.sum())
-        gaps += float(weights.dot(piece))
-    return highest + math.log(mass), max(0.0, (math.log(mass) - gaps / mass) / math.log(2))
+    highest = float(left.max())
+    gaps = left.astype(np.float64)
+    gaps -= highest  # at most 0
+    weights = np.exp(gaps)
+    mass = float(weights.sum())
+    weights *= gaps
+    mean = float(weights.sum()) / mass
+    return highest + math.log(mass), max(0.0, (math.log(mass) - mean) / math.log(2))
 
 
 def _candidates(token_id: int, rows: list[NamedRow], total: float, ids: Tensor) -> tuple[Candidate, ...]:

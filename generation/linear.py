@@ -24,7 +24,7 @@ class PackedLinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The weight as it was, `(out_features, in_features)`, unpacked anew: some models compute with it themselves."""
+        """The weight as it was, `(out_features, in_features)`, unpacked anew: some models compute with it."""
         dense: Tensor = self._packed.to_dense()
         return dense
 

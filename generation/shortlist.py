@@ -51,7 +51,8 @@ def leading_of(scores: Scores, probs: Probs) -> Iterator[Ranked]:
 
 def pick_of(leading: Iterable[Ranked], u: float) -> tuple[int, float]:
     """Invert the cumulative distribution at `u`, over tokens of falling score: give the token and its probability."""
-    for ids, probs in leading:
+    for each in leading:
+        ids, probs = each
         cumulative = probs.cumsum(dtype=np.float64)
         if u < cumulative[-1]:
             break

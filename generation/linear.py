@@ -33,6 +33,12 @@ class PackedLinear(nn.Module):
         out: Tensor = torch.ops.mkldnn._linear_pointwise(states, self._packed, self.bias, "none", [], "")
         return out
 
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """Add what a plain layer has, for whoever saves the network."""
+        destination[f"{prefix}weight"] = self.weight
+        if self.bias is not None:
+            destination[f"{prefix}bias"] = self.bias
+
     def extra_repr(self) -> str:
         """Say what it is, as PyTorch prints it."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"

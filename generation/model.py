@@ -100,6 +100,10 @@ def load_model(
             loaded = _load_folder(files, device, dtype, settings.trust_remote_code)
         else:
             loaded = _load_gguf(files, device, dtype, progress)
+        if device == "cpu":
+            from .linear import pack_linears
+
+            pack_linears(loaded.network)
     defaults, doubts = sampling_defaults(files.path) if files.gguf is None else ({}, ())
     return replace(
         loaded,

@@ -144,15 +144,10 @@ def load_weights(
 
 
 def place(network: Any, device: str) -> Any:
-    """Give a network on its device, ready to generate: no gradients, no dropout, on a CPU with packed weights."""
+    """Give a network on its device, ready to generate: no gradients, no dropout."""
     if device not in ("cpu", "balanced"):  # balanced: the loader has spread it already
         network = network.to(device)
-    network = network.eval().requires_grad_(False)
-    if device == "cpu":
-        from .linear import pack_linears  # brings torch
-
-        pack_linears(network)
-    return network
+    return network.eval().requires_grad_(False)
 
 
 def check_report(report: Mapping[str, Any], where: Path, *, num_tensors: int) -> tuple[str, ...]:

@@ -36,6 +36,15 @@ def test_a_packed_network_gives_the_same_logits() -> None:
     assert not can_pack(torch.float32) or any(isinstance(part, PackedLinear) for part in network.modules())
 
 
+def test_a_packed_network_is_saved_whole() -> None:
+    network = tiny_model("qwen2", vocab_size=64)
+    before = {name: weight.clone() for name, weight in network.state_dict().items()}
+    pack_linears(network)
+    after = network.state_dict()
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[name], weight) for name, weight in before.items())
+
+
 def test_a_model_that_computes_with_its_weights_itself_runs_packed_too() -> None:
     import transformers as tf
 

@@ -39,7 +39,7 @@ Lines = Annotated[bool, switch("--lines", "Each line is a prompt as it stands, n
 MaxRunning = Annotated[
     int | None,
     typer.Option(
-        "--max-running", metavar="NUMBER", parser=number("--max-running", Range(int, 1, 512)),
+        "--max-running", metavar="NUMBER", parser=number("--max-running", Range(int, 1, 4096)),
         rich_help_panel=_ENGINE, help="Requests that run at a time (default: 16 on a CPU, else 64).",
     ),
 ]  # fmt: skip

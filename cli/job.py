@@ -83,8 +83,11 @@ class Job:
     is_inspected: bool  # tables or tokens are wanted
 
 
-def build_job(given: Flags, notes: Notes) -> Job:
-    """Check what the flags lead to, as far as it takes no model. Raises UsageError and its kind."""
+def build_job(given: Flags, notes: Notes, *, command: str = "run") -> Job:
+    """Check what the flags lead to, as far as it takes no model. Raises UsageError and its kind.
+
+    command: what an example in an error would be typed with.
+    """
     preset = meant_preset(given.preset, notes)
     flags, asked = _flags(given), _asked(given)
     reader = reader_for(notes, no_stdin=given.no_stdin)
@@ -94,18 +97,11 @@ def build_job(given: Flags, notes: Notes) -> Job:
     return Job(
         preset=preset,
         flags=flags,
-        model=model_settings(
-            preset,
-            model=given.model,
-            revision=given.revision,
-            device=given.device,
-            dtype=given.dtype,
-            trust_remote_code=given.trust_remote_code,
-        ),
+        model=model_settings(preset, given),
         system=reader.argument(system, "the system text") if system is not None else None,
         is_system_flag=given.system is not None,
         chat_template=_template(reader, given),
-        prompt=read_text(reader, given.prompt, given.file, no_stdin=given.no_stdin, command="run", noun="prompt"),
+        prompt=read_text(reader, given.prompt, given.file, no_stdin=given.no_stdin, command=command, noun="prompt"),
         template=preset.prompt.template,
         truncate=given.truncate,
         num_samples=given.num_samples,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..generation.trace import Draw, Output
 from .escaping import shown
+from .live_region import REDRAW_SECONDS, LiveRegion
 from .open_line import OpenLine
 from .painting import FinishedLines, Piece, text_of
 from .samples import Sample
@@ -15,14 +16,12 @@ from .terminal import size_of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.live import Live
 
     from .coloring import Coloring
     from .margin_words import MarginWords
     from .stage_tables import StageNote
     from .tables import Names, SummaryRow
 
-REDRAW_SECONDS = 0.1
 _SHARE_OF_TEXT = 6  # the text has at least one row in so many
 
 
@@ -44,7 +43,7 @@ class LiveView:
     ) -> None:
         self._console, self._summary, self._names, self._clock = console, summary, names, clock
         self._words, self._coloring = words, coloring
-        self._live: Live | None = None
+        self._region = LiveRegion(console)
         self._reset()
 
     def _reset(self) -> None:
@@ -114,32 +113,17 @@ class LiveView:
 
     def close(self) -> None:
         """Take the live part away and print the text that was in it."""
-        if self._live is not None:
-            self._live.update("")
-            self._live.stop()
-            self._live = None
+        self._region.clear()
         if self._open.pieces:
             self._finish_line()
         self._print_finished()
 
     def _redraw(self) -> None:
         from rich.console import Group
-        from rich.live import Live
 
-        columns, rows = size_of(self._console.file)
-        self._console.size = columns, rows  # Rich would ask the environment first
-        if self._live is None:
-            self._live = Live(
-                console=self._console,
-                auto_refresh=False,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-                vertical_overflow="crop",
-            )
-            self._live.start()
+        columns, rows = self._region.size()
         self._print_finished()
-        self._live.update(Group(*self._fitted(columns - 1, rows - 1)), refresh=True)
+        self._region.draw(Group(*self._fitted(columns - 1, rows - 1)))
         self._drawn_at = self._clock()
 
     def _fitted(self, columns: int, rows: int) -> list[RenderableType]:

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 from ..generation.trace import Output
 from .escaping import shown
-from .live import REDRAW_SECONDS
+from .live_region import REDRAW_SECONDS, LiveRegion
 from .samples import Sample
-from .terminal import size_of
 from .text_grid import GridRows, OpenText, grid_rows
 from .views import View
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.live import Live
 
 
 class ManyTexts:
@@ -29,10 +27,9 @@ class ManyTexts:
     def __init__(
         self, text: View, console: Console, num_samples: int, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._text, self._console, self._num_samples, self._clock = text, console, num_samples, clock
+        self._text, self._region, self._num_samples, self._clock = text, LiveRegion(console), num_samples, clock
         self._open: dict[int, OpenText] = {}  # of samples that have begun and are not printed
         self._num_begun = 0
-        self._live: Live | None = None
         self._size: tuple[int, int] | None = None  # of the terminal, when it was last looked at
         self._looked_at = float("-inf")
 
@@ -48,7 +45,7 @@ class ManyTexts:
         if self._clock() - self._looked_at < REDRAW_SECONDS:
             return
         self._looked_at = self._clock()
-        before, self._size = self._size, size_of(self._console.file)
+        before, self._size = self._size, self._region.size()
         if self._open and before in (None, self._size):
             self._draw(*self._size)
 
@@ -60,13 +57,13 @@ class ManyTexts:
 
     def end(self, sample: Sample) -> None:
         """Print the text of a sample."""
-        self._clear()
+        self._region.clear()
         self._open.pop(sample.index, None)
         self._print(sample)
 
     def close(self) -> None:
         """Take the live part away, and print what there is of the texts that were in it."""
-        self._clear()
+        self._region.clear()
         for index in sorted(self._open):
             self._print(self._open.pop(index).sample)
 
@@ -76,7 +73,6 @@ class ManyTexts:
         self._text.end(sample)
 
     def _draw(self, columns: int, rows: int) -> None:
-        self._console.size = columns, rows  # Rich would ask the environment first
         texts = [self._open[index] for index in sorted(self._open)]
         grid = grid_rows(
             texts,
@@ -85,26 +81,4 @@ class ManyTexts:
             columns=max(columns - 1, 1),
             rows=max(rows - 1, 1),
         )
-        self._started().update(GridRows(grid), refresh=True)
-
-    def _started(self) -> Live:
-        if self._live is None:
-            from rich.live import Live
-
-            self._live = Live(
-                console=self._console,
-                auto_refresh=False,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-                vertical_overflow="crop",
-            )
-            self._live.start()
-        return self._live
-
-    def _clear(self) -> None:
-        """Take the live part away."""
-        if self._live is not None:
-            self._live.update("")
-            self._live.stop()
-            self._live = None
+        self._region.draw(GridRows(grid))

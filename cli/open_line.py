@@ -34,7 +34,7 @@ class OpenLine:
     def _place(self, piece: Piece) -> None:
         start = ""  # of the piece, in the last row
         for char in piece.text:
-            width = _most_columns(char)
+            width = most_columns(char)
             if self._used + width > max(self._columns, 2):
                 self._rows[-1].append(Piece(start, piece.style))
                 self._rows.append([])
@@ -44,7 +44,7 @@ class OpenLine:
         self._rows[-1].append(Piece(start, piece.style))
 
 
-def _most_columns(char: str) -> int:
+def most_columns(char: str) -> int:
     """Give the most columns that any terminal gives a character; joined emoji are taken one by one."""
     from rich.cells import get_character_cell_size
 

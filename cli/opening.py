@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from .. import presets
 from ..generation.errors import UsageError
@@ -24,20 +24,32 @@ def meant_preset(name: str | None, notes: Notes) -> presets.Preset:
     return preset
 
 
-def model_settings(
-    preset: presets.Preset,
-    *,
-    model: str | None = None,
-    revision: str | None = None,
-    device: str | None = None,
-    dtype: str | None = None,
-    trust_remote_code: bool = False,
-) -> ModelSettings:
+class ModelFlags(Protocol):
+    """The flags of a command that say which model it takes, and where."""
+
+    @property
+    def model(self) -> str | None: ...
+
+    @property
+    def revision(self) -> str | None: ...
+
+    @property
+    def device(self) -> str | None: ...
+
+    @property
+    def dtype(self) -> str | None: ...
+
+    @property
+    def trust_remote_code(self) -> bool: ...
+
+
+def model_settings(preset: presets.Preset, given: ModelFlags) -> ModelSettings:
     """Give the model section: the preset's, or that of --model, with the flags over it."""
-    if revision is not None and model is None:
-        raise UsageError(f"--revision {revision} needs --model with a hub id.")
-    base = preset.model if model is None else ModelSettings(sources=(parse_source(model, revision),))
-    return replace(base, device=device or base.device, dtype=dtype or base.dtype, trust_remote_code=trust_remote_code)
+    if given.revision is not None and given.model is None:
+        raise UsageError(f"--revision {given.revision} needs --model with a hub id.")
+    base = preset.model if given.model is None else ModelSettings(sources=(parse_source(given.model, given.revision),))
+    device, dtype = given.device or base.device, given.dtype or base.dtype
+    return replace(base, device=device, dtype=dtype, trust_remote_code=given.trust_remote_code)
 
 
 def open_model(
@@ -70,15 +82,7 @@ def meant_model(given: TextFlags, notes: Notes) -> tuple[str, ModelSettings]:
     """Give the model that the flags mean, with what to call it while it loads; say a preset's warnings."""
     presets.check_flags({"device": given.device, "dtype": given.dtype})
     preset = meant_preset(given.preset, notes)
-    settings = model_settings(
-        preset,
-        model=given.model,
-        revision=given.revision,
-        device=given.device,
-        dtype=given.dtype,
-        trust_remote_code=given.trust_remote_code,
-    )
-    return given.model or preset.name, settings
+    return given.model or preset.name, model_settings(preset, given)
 
 
 def opened_model(given: TextFlags, notes: Notes) -> Model:

@@ -168,6 +168,11 @@ def _view(given: Flags, job: Job, shared: Run, model: Model, destination: Destin
     names = TokenNames(model.tokenizer)
     if job.format == "text":
         return text_view(given, job, shared, names, model.vocab_size, destination)
-    is_stream = job.format == "jsonl"
-    does_inspect = job.is_inspected
-    return DocumentView(destination.stream, shared, names.text, does_stream=is_stream, does_inspect=does_inspect)
+    return DocumentView(
+        destination.stream,
+        shared,
+        names.text,
+        does_stream=job.format == "jsonl",
+        does_inspect=job.is_inspected,
+        asked=job.asked,
+    )

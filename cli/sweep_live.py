@@ -6,14 +6,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from .live_region import REDRAW_SECONDS, LiveRegion
 from .sweep_texts import Board
-from .terminal import size_of
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.live import Live
-
-REDRAW_SECONDS = 0.1
 
 
 class HiddenView:
@@ -30,8 +27,7 @@ class LiveTable:
     """Redraws a line for each combination: how many of its texts have ended, and the words that it is at."""
 
     def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console, self._clock = console, clock
-        self._live: Live | None = None
+        self._region, self._clock = LiveRegion(console), clock
         self._began = clock()
         self._drawn_at = float("-inf")
 
@@ -43,34 +39,15 @@ class LiveTable:
 
         from .sweep_tables import progress_lines
 
-        columns, rows = size_of(self._console.file)
-        self._console.size = columns, rows  # Rich would ask the environment first
+        columns, rows = self._region.size()
         summary = progress_text(board, self._clock() - self._began)
         lines = progress_lines(board, summary, max(columns - 1, 1), max(rows - 1, 1))
-        self._started().update(Group(*lines), refresh=True)
+        self._region.draw(Group(*lines))
         self._drawn_at = self._clock()
 
     def close(self) -> None:
         """Take the table away."""
-        if self._live is not None:
-            self._live.update("")
-            self._live.stop()
-            self._live = None
-
-    def _started(self) -> Live:
-        if self._live is None:
-            from rich.live import Live
-
-            self._live = Live(
-                console=self._console,
-                auto_refresh=False,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-                vertical_overflow="crop",
-            )
-            self._live.start()
-        return self._live
+        self._region.clear()
 
 
 def progress_text(board: Board, seconds: float) -> str:

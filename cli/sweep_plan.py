@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any, Final
 
 from .. import presets
-from ..generation.errors import PromptError, UsageError
+from ..generation.errors import UsageError
 from ..generation.params import next_seed
 from ..presets.spelling import flag_of
 from .contradictions import refuse_together
@@ -57,7 +57,7 @@ def sweep_plan(params: Mapping[str, Any], notes: Notes) -> SweepPlan:
     combinations = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     plan = SweepPlan(
         given=given,
-        job=_job(given, notes),
+        job=build_job(given, notes, command="sweep"),
         axes=axes,
         combinations=combinations,
         named_seeds=seeds if len(seeds) > 1 else (),
@@ -102,10 +102,3 @@ def _check(params: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], num_see
             f"{num_combinations} combinations with {num_seeds} seeds make {num_combinations * num_seeds:,} texts, and "
             f"at most {MOST_TEXTS:,} are allowed: give shorter lists or fewer seeds."
         )
-
-
-def _job(given: Flags, notes: Notes) -> Job:
-    try:
-        return build_job(given, notes)
-    except PromptError as error:  # the words name the command that they were written for
-        raise PromptError(str(error).replace("(minigen run ", "(minigen sweep ")) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .open_line import _most_columns
+from .open_line import most_columns
 
 
 class GrowingText:
@@ -44,13 +44,13 @@ def wrapped(line: str, columns: int) -> list[str]:
     """
     rows, start, used, place = list[str](), 0, 0, 0  # place: where the row can be broken
     for i, char in enumerate(line):
-        width = _most_columns(char)
+        width = most_columns(char)
         if width > 1:
             place = i
         if used + width > columns and char != " ":
             cut = place if place > start else i
             rows.append(line[start:cut])
-            start, used = cut, sum(map(_most_columns, line[cut:i]))
+            start, used = cut, sum(map(most_columns, line[cut:i]))
         used += width
         if char == " " or width > 1 or (width == 0 and place == i):
             place = i + 1

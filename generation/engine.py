@@ -20,7 +20,7 @@ from .trace import UNINSPECTED, Draw, FinishReason, Inspection, Output
 from .words import Words
 
 MAX_RUNNING = 16  # sequences that run together
-STEP_TOKENS = 512  # tokens that one pass reads at most
+STEP_TOKENS = 512  # tokens that one pass reads at most, unless more sequences run
 BLOCK_SIZE = 64  # tokens of a block in the KV cache
 
 Given = TypeVar("Given")
@@ -42,9 +42,11 @@ class Engine:
         max_running: int = MAX_RUNNING,
         kv_memory: int | None = None,
         block_size: int = BLOCK_SIZE,
-        step_tokens: int = STEP_TOKENS,
+        step_tokens: int | None = None,
     ) -> None:
         max_running = int(Range(int, 1).check("max_running", max_running))
+        if step_tokens is None:
+            step_tokens = max(STEP_TOKENS, max_running)
         step_tokens = int(Range(int, max_running).check("step_tokens", step_tokens))
         block_size = int(Range(int, 1).check("block_size", block_size))
         placement = placed(model, max_running=max_running, kv_memory=kv_memory, block_size=block_size)

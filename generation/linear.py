@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 ROWS = 256  # tokens a call that the order is chosen for; it serves any number
+PART = 32  # tokens; a product of so many or more is made in parts
 TYPES = (torch.float32, torch.bfloat16)
 
 
@@ -29,9 +30,17 @@ class PackedLinear(nn.Module):
         return dense
 
     def forward(self, states: Tensor) -> Tensor:
-        """Give `(…, out_features)` for `(…, in_features)`."""
-        out: Tensor = torch.ops.mkldnn._linear_pointwise(states, self._packed, self.bias, "none", [], "")
-        return out
+        """Give `(…, out_features)` for `(…, in_features)`.
+
+        The library keeps a plan of about 1 MB for every number of rows that it meets, so a long product is made in two
+        parts, of which the second is short: so few numbers come up.
+        """
+        rows = states.reshape(-1, self.in_features)
+        whole = len(rows) // PART * PART
+        parts = [part for part in (rows[:whole], rows[whole:]) if len(part)]
+        out = [torch.ops.mkldnn._linear_pointwise(part, self._packed, self.bias, "none", [], "") for part in parts]
+        product: Tensor = out[0] if len(out) == 1 else torch.cat(out)
+        return product.view(*states.shape[:-1], self.out_features)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         """Add what a plain layer has, for whoever saves the network."""

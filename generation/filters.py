@@ -107,16 +107,22 @@ def typicality(logprobs: Tensor) -> Tensor:
 
 
 def leading_ids(scores: Tensor, count: int) -> Tensor:
-    """Give the ids of the `count` highest finite scores of one row `(vocab,)`, in order, ties by id; or fewer.
+    """Give the ids of the `count` highest finite scores of one row `(vocab,)`, in order, ties by id; or fewer."""
+    row = scores.numpy()
+    return torch.from_numpy(ids_from(row, _edge_of(row, count))[:count])
+
+
+def ids_from(row: NDArray[np.float32], lowest: np.float32) -> NDArray[np.int64]:
+    """Give the ids of all scores of a row `(vocab,)` from `lowest` on, highest first, ties by id.
 
     In numpy, which starts no threads for it and sorts whole numbers fast: those of the bits, turned over below zero.
     """
-    row = scores.numpy()
-    ids = np.flatnonzero(row >= _edge_of(row, count))
+    ids = np.flatnonzero(row >= lowest)
     bits = (row[ids] + np.float32(0)).view(np.int32)  # −0.0 becomes 0.0
     keys = (~(bits ^ ((bits >> 31) & 0x7FFFFFFF))).astype(np.int64) << 32 | ids
     keys.sort()
-    return torch.from_numpy(keys[:count] & 0xFFFFFFFF)
+    ranked: NDArray[np.int64] = keys & 0xFFFFFFFF
+    return ranked
 
 
 def _edge_of(row: NDArray[np.float32], count: int) -> np.float32:

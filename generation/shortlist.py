@@ -1,8 +1,8 @@
 """What temperature, top_k, top_p and min_p leave of one row, and the token that a number picks of it.
 
-Each of the four keeps leading tokens, so ranking a few hundred settles nearly every row. What comes out is what the
-filters, the softmax and the draw give one after the other, to the last bit. The whole vocabulary is read with numpy or
-by a softmax of one row: both start no threads, and neither depends on what else is drawn.
+Each of the four keeps leading tokens, so ranking those near the highest settles nearly every row. What comes out is
+what the filters, the softmax and the draw give one after the other, to the last bit. The whole vocabulary is read with
+numpy or by a softmax of one row: both start no threads, and neither depends on what else is drawn.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .arrangement import filter_stages
-from .filters import HEADS, apply_temperature, leading_ids
+from .filters import apply_temperature, ids_from, leading_ids
 from .params import SamplingParams
 from .weights import Scores
 
@@ -23,6 +23,7 @@ Probs = NDArray[np.floating]
 Ranked = tuple[Ids, Probs]  # leading tokens, highest score first, ties by id; and their probabilities
 
 SHORT = frozenset({"temperature", "top_k", "top_p", "min_p"})
+GAPS = (4.0, 7.0, 10.0, np.inf)  # nats below the highest: few tokens of a row are near it, and most of its mass
 LEAST_DIVISOR = 0.01  # below it apply_temperature has its own way
 BLOCK = 64  # numbers; a softmax sums as many apart, or a part of as many
 
@@ -35,7 +36,7 @@ class Left:
     ids: Ids | None = None  # in order; None: every token
 
     def leading(self) -> Iterator[Ranked]:
-        """Yield the leading tokens: all that are left, or a few hundred, then more, then all."""
+        """Yield the leading tokens: all that are left, or some, then more, then all."""
         if self.ids is not None:
             yield self.ids, _shares(self.scores, self.ids)
         else:
@@ -43,9 +44,10 @@ class Left:
 
 
 def leading_of(scores: Scores, probs: Probs) -> Iterator[Ranked]:
-    """Yield the leading tokens of a row, `(vocab,)`: a few hundred, then more, then all."""
-    for size in (*HEADS, len(scores)):
-        ids = leading_ids(torch.from_numpy(scores), size).numpy()
+    """Yield the leading tokens of a row, `(vocab,)`: those near the highest, then more, then all."""
+    highest, lowest = scores.max(), np.finfo(np.float32).min
+    for gap in GAPS:
+        ids = ids_from(scores, max(highest - np.float32(gap), lowest))
         yield ids, probs[ids]
 
 

@@ -1,0 +1,106 @@
+"""Drawing for many sequences in one step: each as alone, and the short way as the whole chain."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+from minigen.generation.drawing import row_draws
+from minigen.generation.errors import NumberError, ParameterError
+from minigen.generation.model import Model
+from minigen.generation.params import SamplingParams
+from minigen.generation.sampler import Sampler
+from minigen.generation.trace import Draw, Inspection
+
+LISTED = Inspection(num_candidates=1)  # which shows the rows between, so that the stages run one by one
+
+shapes = st.sampled_from(["normal", "flat", "ties", "peaked", "huge", "tiny", "banned"])
+params = st.builds(
+    SamplingParams,
+    temperature=st.sampled_from([0.0, 1e-6, 0.005, 0.3, 0.8, 1.0, 1.7, 50.0]),
+    top_k=st.sampled_from([0, 1, 3, 40, 1000]),
+    top_p=st.sampled_from([1.0, 0.999, 0.95, 0.5, 1e-6]),
+    min_p=st.sampled_from([0.0, 1e-6, 0.05, 0.5, 1.0]),
+    seed=st.integers(0, 2**63 - 1),
+)
+
+
+def row_of(shape: str, seed: int, vocab: int) -> torch.Tensor:
+    """Give a row of logits of a kind that is hard in its own way."""
+    row = torch.randn(vocab, generator=torch.Generator().manual_seed(seed)) * 3
+    if shape == "flat":
+        return row * 1e-3
+    if shape == "ties":
+        return row.round() + 0.0
+    if shape == "peaked":
+        return row.index_fill(0, torch.tensor(seed % vocab), 60.0)
+    if shape == "huge":
+        return row * 1e37
+    if shape == "tiny":
+        return row * 1e-38
+    if shape == "banned":
+        return row.masked_fill(torch.arange(vocab) % 3 != seed % 3 % vocab, -math.inf)
+    return row
+
+
+def plain(draw: Draw) -> Draw:
+    return replace(draw, candidates=())
+
+
+@settings(max_examples=300, deadline=None)
+@given(params, shapes, st.integers(0, 1000), st.sampled_from([1, 2, 3, 63, 64, 65, 700, 5000]))
+def test_the_short_way_gives_what_the_stages_give_one_by_one(
+    given_params: SamplingParams, shape: str, seed: int, vocab: int
+) -> None:
+    row = row_of(shape, seed, vocab)
+    if row.max() == -math.inf:
+        row = row.index_fill(0, torch.tensor(0), 1.0)
+    short, chain = Sampler(given_params), Sampler(given_params, inspection=LISTED)
+    for _ in range(3):
+        assert short.draw(row) == plain(chain.draw(row))
+    assert short.output_ids == chain.output_ids
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(params, shapes), min_size=1, max_size=33), st.integers(0, 100), st.booleans())
+def test_a_draw_is_the_same_to_the_last_bit_in_any_company(jobs: Any, seed: int, is_half: bool) -> None:
+    """RNG-1"""
+    dtype = torch.bfloat16 if is_half else torch.float32
+    rows = [row_of("normal" if shape in ("banned", "huge") else shape, seed, 400).to(dtype) for _, shape in jobs]
+    together = [draw() for draw in row_draws([Sampler(each) for each, _ in jobs], torch.stack(rows))]
+    assert together == [Sampler(each).draw(row) for (each, _), row in zip(jobs, rows, strict=True)]
+
+
+def test_a_row_that_is_no_numbers_fails_alone_and_leaves_its_sampler_as_it_was() -> None:
+    """BAT-4"""
+    rows = torch.randn(3, 50, generator=torch.Generator().manual_seed(1))
+    rows[1, 7] = math.nan
+    samplers = [Sampler(SamplingParams(seed=i)) for i in range(3)]
+    first, second, third = row_draws(samplers, rows)
+    assert first() == Sampler(SamplingParams(seed=0)).draw(rows[0])
+    with pytest.raises(NumberError, match="at token 1"):
+        second()
+    assert third() == Sampler(SamplingParams(seed=2)).draw(rows[2])
+    assert [len(sampler.output_ids) for sampler in samplers] == [1, 0, 1]
+
+
+@pytest.mark.parametrize("shape", [(50,), (2, 50), (1, 1, 50)])
+def test_rows_and_samplers_must_match(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ParameterError, match="logits"):
+        row_draws([Sampler()], torch.zeros(shape))
+
+
+def test_rows_of_the_real_model_come_out_the_same_both_ways(default_model: Model) -> None:
+    ids = torch.tensor([default_model.tokenizer("The cache keeps what a model has seen, so that")["input_ids"]])
+    with torch.inference_mode():
+        rows = default_model.network(ids).logits[0]
+    for given_params in (
+        SamplingParams(temperature=0.8, top_p=0.95, seed=1),
+        SamplingParams(temperature=1.5, top_p=0.99, min_p=0.01, seed=2),
+        SamplingParams(temperature=0.7, top_k=50, seed=3),
+        SamplingParams(temperature=0),
+    ):
+        for row in rows:
+            assert Sampler(given_params).draw(row) == plain(Sampler(given_params, inspection=LISTED).draw(row))

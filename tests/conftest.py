@@ -1,5 +1,8 @@
 """Fixtures that several files share."""
 
+import os
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,3 +35,17 @@ def folder(home: Path) -> Path:
     path = home / "config" / "minigen" / "presets"
     path.mkdir(parents=True)
     return path
+
+
+@pytest.fixture
+def no_stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A standard input that holds nothing."""
+    with open(os.devnull) as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        yield
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test's own current folder."""
+    monkeypatch.chdir(tmp_path)

@@ -2,11 +2,10 @@
 
 import io
 import json
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,10 @@ from minigen.cli.batch_output import RecordFile
 from minigen.cli.batch_schema import BATCH_SCHEMA
 from minigen.generation.errors import ParameterError
 from minigen.generation.params import next_seed
+from processes import COMMAND, with_closed_output
 from stubs import byte_tokenizer, scripted_folder
 from tiny_folders import tiny_folder, without_template
 
-COMMAND = [sys.executable, "-m", "minigen.cli"]
 LINES: list[dict[str, Any]] = [
     {"prompt": "Hello", "max_new_tokens": 9},
     {"prompt": "Hello, you", "max_new_tokens": 3, "temperature": 0},
@@ -38,12 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_folder(tmp_path_factory.mktemp("model"))
 
 
-@pytest.fixture(autouse=True)
-def _no_stdin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    with open(os.devnull) as nothing:
-        monkeypatch.setattr(sys, "stdin", nothing)
-        yield
+pytestmark = pytest.mark.usefixtures("no_stdin", "in_folder")
 
 
 def lines_of(*lines: dict[str, Any] | str | bytes) -> bytes:
@@ -485,17 +479,7 @@ def test_a_pipe_is_answered_as_it_comes_and_a_wait_is_said(folder: Path) -> None
 def test_a_closed_pipe_ends_quietly(folder: Path) -> None:
     """TTY-1"""
     Path("in.jsonl").write_bytes(lines_of(*LINES))
-    process = subprocess.Popen(
-        [*COMMAND, "batch", "in.jsonl", "-m", str(folder), "--device", "cpu"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert (process.stderr.read(), process.wait(60)) == (b"", 0)
-    process.stderr.close()
+    assert with_closed_output("batch", "in.jsonl", "-m", str(folder), "--device", "cpu") == (b"", 0)
 
 
 # --- sizes

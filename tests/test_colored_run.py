@@ -1,10 +1,7 @@
 """`minigen run --color-by` and `--inspect --stages` as commands: what goes to which stream."""
 
 import json
-import os
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,11 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(scripted_folder(path, script, prompt_length=2, tokenizer=byte_tokenizer()))
 
 
-@pytest.fixture(autouse=True)
-def _no_stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with open(os.devnull) as nothing:
-        monkeypatch.setattr(sys, "stdin", nothing)
-        yield
+pytestmark = pytest.mark.usefixtures("no_stdin")
 
 
 def run_raw(folder: str, *arguments: str) -> int:

@@ -2,12 +2,11 @@
 
 import io
 import json
-import os
 import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,11 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tiny_folder(tmp_path_factory.mktemp("model")))
 
 
-@pytest.fixture(autouse=True)
-def _no_stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with open(os.devnull) as nothing:
-        monkeypatch.setattr(sys, "stdin", nothing)
-        yield
+pytestmark = pytest.mark.usefixtures("no_stdin")
 
 
 class Ids:

@@ -31,12 +31,7 @@ SIZES = [(120, 30), (80, 24), (40, 10), (20, 5)]
 
 
 class Screen(Terminal):
-    """A terminal that is closed once, also where it is forgotten late."""
-
-    def close(self) -> None:
-        if not self.closed:
-            super().close()
-            io.StringIO.close(self)
+    """A terminal that tells where its columns are."""
 
     def columns_of(self, char: str) -> set[int]:
         """Give the columns in which rows have a character for the first time."""

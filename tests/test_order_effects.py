@@ -2,10 +2,7 @@
 
 import json
 import math
-import os
 import re
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -216,11 +213,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(scripted_folder(path, [*b"hello", 257], prompt_length=2, tokenizer=byte_tokenizer()))
 
 
-@pytest.fixture(autouse=True)
-def _no_stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with open(os.devnull) as nothing:
-        monkeypatch.setattr(sys, "stdin", nothing)
-        yield
+pytestmark = pytest.mark.usefixtures("no_stdin")
 
 
 def run(folder: str, *arguments: str) -> int:

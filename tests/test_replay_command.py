@@ -2,11 +2,9 @@
 
 import io
 import json
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from minigen.generation.model import Model
 from stubs import byte_tokenizer
 
 PIECES = [" Paris", " Lyon", "[/b]", "\x1b[2J", "中\u202e"]
-COMMAND = [sys.executable, "-m", "minigen.cli"]
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +54,7 @@ def trace(folder: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(autouse=True)
-def _no_stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with open(os.devnull) as nothing:
-        monkeypatch.setattr(sys, "stdin", nothing)
-        yield
+pytestmark = pytest.mark.usefixtures("no_stdin")
 
 
 def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,9 @@ from minigen.cli.app import main
 from minigen.cli.destination import Destination
 from minigen.cli.document_schema import JSON_SCHEMA
 from minigen.generation.errors import RunError, SourceError
+from processes import COMMAND, with_closed_output
 from stubs import CHAT_TEMPLATE, byte_tokenizer, scripted_folder
 
-COMMAND = [sys.executable, "-m", "minigen.cli"]
 TEXT = "Hello [/INST] arr[i] 中\n\x1b[2J " + "x" * 90  # printed as it is in a pipe
 
 
@@ -30,11 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(scripted_folder(path, script, prompt_length=2, tokenizer=byte_tokenizer()))
 
 
-@pytest.fixture(autouse=True)
-def _no_stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with open(os.devnull) as nothing:
-        monkeypatch.setattr(sys, "stdin", nothing)
-        yield
+pytestmark = pytest.mark.usefixtures("no_stdin")
 
 
 def run_process(*arguments: str, stdin: bytes = b"", **environ: str) -> subprocess.CompletedProcess[bytes]:
@@ -66,18 +61,7 @@ def test_a_narrow_encoding_replaces_what_it_lacks(folder: str) -> None:
 
 def test_a_closed_pipe_ends_quietly(folder: str) -> None:
     """TTY-1, U22"""
-    process = subprocess.Popen(
-        [*COMMAND, "run", "ab", "--raw", "-m", folder, "-t", "0"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    process.stderr.close()
-    assert process.wait(60) == 0
+    assert with_closed_output("run", "ab", "--raw", "-m", folder, "-t", "0") == (b"", 0)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])

@@ -3,11 +3,9 @@
 import io
 import json
 import math
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +22,12 @@ from minigen.generation.continuations import Continuation
 from minigen.generation.errors import UsageError
 from minigen.generation.pieces import Lines, cut
 from minigen.generation.scoring import Score
+from processes import with_closed_output
 from rich.cells import cell_len
 from rich.console import Console
 from stubs import byte_tokenizer
 from tiny_folders import plain_logprobs, tiny_folder, without_template
 
-COMMAND = [sys.executable, "-m", "minigen.cli"]
 TEXT = "Hi [/INST] é🤖\r\n\t\x1b[2J!"
 
 
@@ -38,11 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_folder(tmp_path_factory.mktemp("model"))
 
 
-@pytest.fixture(autouse=True)
-def _no_stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with open(os.devnull) as nothing:
-        monkeypatch.setattr(sys, "stdin", nothing)
-        yield
+pytestmark = pytest.mark.usefixtures("no_stdin")
 
 
 def score(folder: Path, *arguments: str) -> int:
@@ -358,18 +352,7 @@ def test_help_needs_no_library_and_shows_examples() -> None:
 
 def test_a_closed_pipe_ends_quietly(folder: Path) -> None:
     """TTY-1"""
-    process = subprocess.Popen(
-        [*COMMAND, "score", "a" * 100, "-m", str(folder)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    process.stderr.close()
-    assert process.wait(60) == 0
+    assert with_closed_output("score", "a" * 100, "-m", str(folder)) == (b"", 0)
 
 
 def test_the_page_lists_every_key_and_no_other() -> None:

@@ -3,13 +3,12 @@
 import io
 import json
 import math
-import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,10 @@ from minigen.cli.app import app, main
 from minigen.cli.sweep_schema import COMBINATION, JSONL_SCHEMA, PARTING, TEXT
 from minigen.generation.model import Model
 from minigen.generation.ranges import MAX_SEED
+from processes import COMMAND, with_closed_output
 from stubs import byte_tokenizer, scripted_folder
 from tiny_folders import plain_logprobs, tiny_folder
 
-COMMAND = [sys.executable, "-m", "minigen.cli"]
 PAGE = Path(__file__).parent.parent / "docs" / "sweep.md"
 Lines = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
@@ -34,11 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_folder(tmp_path_factory.mktemp("model"))
 
 
-@pytest.fixture(autouse=True)
-def _no_stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with open(os.devnull) as nothing:
-        monkeypatch.setattr(sys, "stdin", nothing)
-        yield
+pytestmark = pytest.mark.usefixtures("no_stdin")
 
 
 def sweep(folder: Path, *arguments: str) -> int:
@@ -486,18 +481,7 @@ def test_help_needs_no_library_and_shows_examples() -> None:
 
 def test_a_closed_pipe_ends_quietly(folder: Path) -> None:
     """TTY-1"""
-    process = subprocess.Popen(
-        [*COMMAND, "sweep", "ab", "-m", str(folder), "--raw", "-t", "0.5,1", "--jsonl", "-q"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    process.stderr.close()
-    assert process.wait(60) == 0
+    assert with_closed_output("sweep", "ab", "-m", str(folder), "--raw", "-t", "0.5,1", "--jsonl", "-q") == (b"", 0)
 
 
 def test_a_signal_keeps_what_is_there_and_sums_it_up(folder: Path) -> None:

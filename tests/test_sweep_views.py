@@ -334,20 +334,9 @@ def test_the_end_of_a_text_fits_its_column() -> None:
 # --- the live table
 
 
-class Screen(Terminal):
-    """A terminal that is closed once: its stream is closed again when it is collected."""
-
-    _is_closed = False
-
-    def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            super().close()
-
-
 @pytest.fixture
 def usual() -> Iterator[Terminal]:
-    terminal = Screen(80, 24)
+    terminal = Terminal(80, 24)
     yield terminal
     terminal.close()
 
@@ -379,7 +368,7 @@ def test_the_table_lives_while_texts_are_written_and_goes(usual: Terminal) -> No
 @pytest.mark.parametrize("size", [(80, 24), (40, 10), (20, 5), (20, 24), (3, 2), (1, 1)])
 def test_the_table_fits_any_screen(size: tuple[int, int]) -> None:
     """TTY-13, TTY-14, SEC-1: no row wraps, nothing scrolls, and combinations that are being written stay in sight."""
-    terminal = Screen(*size)
+    terminal = Terminal(*size)
     board = board_of([3, 4], temperature=[0.1, 0.2, 0.3, 0.4, 0.5], top_p=[0.8, 0.9, 1.0], repetition_penalty=[1, 1.5])
     screens = live_screens(terminal, board, ScriptedSteps(by_temperature, num_steps=9, max_running=20))
     assert size[1] < 2 or not any(terminal.screen.history.top)

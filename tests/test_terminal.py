@@ -41,8 +41,10 @@ class Terminal(io.StringIO):
         self.screen.resize(rows, columns)
 
     def close(self) -> None:
-        os.close(self._master)
-        os.close(self._slave)
+        if not self.closed:  # it is called again when this is collected, and the numbers may be another's then
+            super().close()
+            os.close(self._master)
+            os.close(self._slave)
 
     def isatty(self) -> bool:
         return True

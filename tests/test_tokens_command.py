@@ -2,11 +2,9 @@
 
 import io
 import json
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_folder(tmp_path_factory.mktemp("model"), bos=True)
 
 
-@pytest.fixture(autouse=True)
-def _no_stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with open(os.devnull) as nothing:
-        monkeypatch.setattr(sys, "stdin", nothing)
-        yield
+pytestmark = pytest.mark.usefixtures("no_stdin")
 
 
 def tokens(folder: Path, *arguments: str) -> int:

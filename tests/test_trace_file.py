@@ -9,9 +9,8 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +35,10 @@ from minigen.generation.sampler import Sampler
 from minigen.generation.stats import RunStats
 from minigen.generation.trace import TEMPERATURES, Inspection, Output
 from minigen.presets.settings import Choice
+from processes import COMMAND
 from stubs import byte_tokenizer, scripted_folder
 
 ROOT = Path(__file__).parent.parent
-COMMAND = [sys.executable, "-m", "minigen.cli"]
 TEXT = "Hello [/b] 中\n\x1b[2J\u202e!"
 VOCAB, WIDTH = 300, 16
 FACTS = {
@@ -56,11 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(scripted_folder(path, script, prompt_length=2, tokenizer=byte_tokenizer()))
 
 
-@pytest.fixture(autouse=True)
-def _no_stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with open(os.devnull) as nothing:
-        monkeypatch.setattr(sys, "stdin", nothing)
-        yield
+pytestmark = pytest.mark.usefixtures("no_stdin")
 
 
 class Names:
@@ -392,7 +387,9 @@ def run_raw(folder: str, *arguments: str) -> int:
     return main(["run", "ab", "--raw", "-m", folder, *arguments])
 
 
-@pytest.mark.parametrize("flags", [[], ["--inspect"], ["--json"], ["--jsonl", "--inspect", "--stages"]])
+@pytest.mark.parametrize(
+    "flags", [[], ["--inspect"], ["--json"], ["--json", "--inspect"], ["--jsonl", "--inspect", "--stages"]]
+)
 def test_stdout_is_the_same_with_a_trace(
     folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
 ) -> None:
@@ -403,8 +400,11 @@ def test_stdout_is_the_same_with_a_trace(
     assert run_raw(folder, "--top-k", "1", "--seed", "3", "-n", "2", *flags, "--trace", str(target)) == 0
     traced = capsys.readouterr()
     if "--json" in flags or "--jsonl" in flags:
-        texts = [[json.loads(line)["text"] for line in out.splitlines()] for out in (plain.out, traced.out)]
-        assert texts[0] == texts[1]
+        lines = [[json.loads(line) for line in out.splitlines()] for out in (plain.out, traced.out)]
+        for record in (record for each in lines for record in each):
+            record.pop("timing", None)
+            record.pop("memory", None)
+        assert lines[0] == lines[1]
     else:
         assert traced == plain
     trace = read_trace(target)

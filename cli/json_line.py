@@ -22,9 +22,11 @@ def line_of(data: Any, *, is_ascii: bool = False) -> str:
 def strict(value: Any) -> Any:
     """Give plain JSON data: null for a number that is not finite, text for keys, U+FFFD for half of a character."""
     if isinstance(value, str):
-        return _HALF.sub("\ufffd", value)
+        return value if value.isascii() else _HALF.sub("\ufffd", value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, int):
+        return value
     if isinstance(value, Mapping):
         return {strict(str(key)): strict(item) for key, item in value.items()}
     if isinstance(value, Sequence):

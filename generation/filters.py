@@ -66,6 +66,8 @@ def apply_top_k(logits: Tensor, k: int | None) -> Tensor:
     k = int(RANGES["top_k"].check("top_k", k or 0))
     if k == 0 or k >= logits.shape[-1]:
         return logits
+    if _is_row(logits):
+        return _only(logits, leading_ids(logits, k))
     ranked = logits.topk(k, dim=-1).values
     return _keep_leading(logits, logits, ranked, torch.full_like(ranked[..., :1], k, dtype=torch.long))
 
@@ -141,6 +143,8 @@ def _edge_of(row: NDArray[np.float32], count: int) -> np.float32:
 def _keep_mass(logits: Tensor, scores: Tensor, probs: Tensor, mass: float) -> Tensor:
     """Keep a token while the probability of those with higher scores is below `mass`; one at least."""
     vocab = logits.shape[-1]
+    if _is_row(scores):
+        return _only(logits, _reaching(scores, probs, mass))
     for size in (*HEADS, vocab):
         ranked, ids = scores.topk(min(size, vocab), dim=-1)
         reached = probs.gather(-1, ids).double()
@@ -148,6 +152,29 @@ def _keep_mass(logits: Tensor, scores: Tensor, probs: Tensor, mass: float) -> Te
         if size >= vocab or bool((count < size).all()):  # the crossing lies within
             break
     return _keep_leading(logits, scores, ranked, count)
+
+
+def _reaching(scores: Tensor, probs: Tensor, mass: float) -> Tensor:
+    """Give the ids of the leading tokens of one row `(vocab,)` whose probabilities reach `mass`, in order."""
+    for size in (*HEADS, len(scores)):
+        ids = leading_ids(scores, size)
+        reached = probs[ids].double()
+        count = max(1, int((reached.cumsum(0) - reached < mass).sum()))
+        if count < len(ids):  # the crossing lies within
+            break
+    return ids[:count]
+
+
+def _is_row(scores: Tensor) -> bool:
+    """Whether these are the scores of one step, as the sampler has them: there is a faster way for those."""
+    return (
+        scores.dim() == 1 and (scores.dtype, scores.device.type) == (torch.float32, "cpu") and not scores.requires_grad
+    )
+
+
+def _only(logits: Tensor, ids: Tensor) -> Tensor:
+    """Drop all other tokens of one row `(vocab,)`."""
+    return torch.full_like(logits, -torch.inf).index_copy_(0, ids, logits[ids])
 
 
 def _keep_leading(logits: Tensor, scores: Tensor, ranked: Tensor, count: Tensor) -> Tensor:

@@ -12,8 +12,8 @@ from .margins import margins
 from .orders import is_greedy, skips_filters
 from .params import SamplingParams
 from .trace import TEMPERATURES, Candidate, Draw, Inspection, Leading
-from .waterfall import waterfall
-from .weights import Floats, Scores, gaps_below, pieces, weights_of
+from .waterfall import read, waterfall
+from .weights import Floats, gaps_below, pieces, weights_of
 
 NamedRow = tuple[str, Tensor]  # a stage's name, and the row (vocab,) that it left
 
@@ -35,7 +35,8 @@ def describe(
     """
     raw = rows[0][1]
     row = raw.numpy()
-    total, entropy = _total_and_entropy(row)
+    whole = read(row)
+    total = whole.highest + math.log(whole.total)  # the natural log of the sum of exp(logit)
     logit = row[token_id]
     staged = _with_greedy(token_id, rows, params) if inspection.num_candidates or inspection.has_stages else rows
     most = max(inspection.num_candidates, inspection.num_leading)
@@ -45,27 +46,14 @@ def describe(
         logit=float(logit),
         logprob=float(logit) - total,
         rank=1 + int(np.count_nonzero(row > logit)) + int(np.count_nonzero(row[:token_id] == logit)),
-        entropy=entropy,
+        entropy=whole.entropy,
         final_prob=final_prob,
         u=None if is_greedy(params) else u,
         candidates=_candidates(token_id, staged, total, ids[: inspection.num_candidates]),
-        stages=waterfall(token_id, staged) if inspection.has_stages else (),
+        stages=waterfall(token_id, staged, whole) if inspection.has_stages else (),
         margins=margins(token_id, u, rows, params) if inspection.has_stages else {},
         leading=_leading(token_id, raw, ids[: inspection.num_leading]) if inspection.num_leading else None,
     )
-
-
-def _total_and_entropy(row: Scores) -> tuple[float, float]:
-    """Give the natural log of the sum of exp(logit), and the entropy in bits, both in double precision."""
-    left = row if row.min() > -np.inf else row[row > -np.inf]
-    highest = float(left.max())
-    gaps = left.astype(np.float64)
-    gaps -= highest  # at most 0
-    weights = np.exp(gaps)
-    mass = float(weights.sum())
-    weights *= gaps
-    mean = float(weights.sum()) / mass
-    return highest + math.log(mass), max(0.0, (math.log(mass) - mean) / math.log(2))
 
 
 def _candidates(token_id: int, rows: list[NamedRow], total: float, ids: Tensor) -> tuple[Candidate, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .filters import leading_ids
 from .ranges import MAX_TEMPERATURE
 from .weights import FAR, Floats, Scores, gaps_below, moments, pieces, running_sums, weights_of
 
@@ -25,11 +26,11 @@ class Ranking:
     """The tokens of a row `(vocab,)` that are not dropped, by rank: places count from 1, ties go by token id."""
 
     def __init__(self, row: Tensor) -> None:
-        found = row.topk(min(HEAD, len(row)))
-        self._row, self._head_ids = row.numpy(), found.indices.numpy()
-        self._highest = float(found.values[0])
+        self._row, self._head_ids = row.numpy(), leading_ids(row, HEAD).numpy()
+        highest = self._row[self._head_ids]
+        self._highest = float(highest[0])
         self.size = int(np.count_nonzero(self._row > -np.inf))
-        self._ranked: Floats = self._highest - found.values.double().numpy()[: self.size]
+        self._ranked: Floats = self._highest - highest.astype(np.float64)
         self._others: Floats | None = None  # the gaps of the tokens that are not ranked, in no order
 
     def rank(self, token_id: int) -> int:

@@ -17,21 +17,23 @@ FAR = 1e100  # the gap of a dropped token: it weighs nothing, and FAR · 0 is st
 
 def gaps_below(highest: float, scores: Scores) -> Floats:
     """Give how far scores lie below the highest one; FAR for a dropped token."""
-    gaps = highest - scores.astype(np.float64)
+    gaps = scores.astype(np.float64)
+    np.subtract(highest, gaps, out=gaps)
     return np.minimum(gaps, FAR, out=gaps)
 
 
 def weights_of(gaps: Floats, inverse: float = 1.0, start: float = 0.0) -> Floats:
     """Give exp((start − gap) · inverse): the weights at a temperature of 1/inverse, 1 for a gap of `start`."""
-    exponents = (start - gaps) * inverse
+    exponents = start - gaps if start else -gaps
+    if inverse != 1:
+        exponents *= inverse
     return np.exp(exponents, out=exponents)
 
 
 def moments(gaps: Floats, inverse: float = 1.0, start: float = 0.0) -> tuple[float, float]:
     """Give the sum of the weights, and the sum of weight times gap."""
     weights = weights_of(gaps, inverse, start)
-    total = float(weights.sum())
-    return total, float(np.multiply(weights, gaps, out=weights).sum())
+    return float(weights.sum()), float(weights.dot(gaps))
 
 
 def pieces(numbers: Floats) -> list[Floats]:

@@ -12,7 +12,7 @@ from minigen.generation.arrangement import filter_stages, score_stages
 from minigen.generation.params import SamplingParams
 from minigen.generation.sampler import Sampler
 from minigen.generation.trace import Draw, Inspection, Stage
-from minigen.generation.waterfall import waterfall
+from minigen.generation.waterfall import read, waterfall
 from minigen.generation.words import Words
 
 INF = math.inf
@@ -163,7 +163,7 @@ def test_a_large_bias_takes_all_the_probability(bias: float) -> None:
 
 def test_ranks_are_of_each_stage_and_ties_go_by_id() -> None:
     rows_ = [("raw", torch.tensor([1.0, 3.0, 3.0, 2.0])), ("logit_bias", torch.tensor([-INF, 3.0, 3.0, 5.0]))]
-    assert [stage.rank for stage in waterfall(2, rows_)] == [2, 3]
+    assert [stage.rank for stage in waterfall(2, rows_, read(rows_[0][1].numpy()))] == [2, 3]
 
 
 LEADING = [2.0, -INF, 5.0, 5.0, -1.0, 0.5, -INF, 4.0]

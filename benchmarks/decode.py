@@ -1,32 +1,64 @@
 """Decode speed of the engine against `model.generate`, and what inspection costs."""
 
+import io
 import time
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from minigen.cli.documents import line_of, token_record
+from minigen.cli.destination import Destination
+from minigen.cli.documents import DocumentView
+from minigen.cli.job import TOP, TRACE_WIDTH
+from minigen.cli.samples import Run
 from minigen.cli.token_names import TokenNames
+from minigen.cli.trace_writing import TraceView, header_facts
+from minigen.cli.views import TextView, View
 from minigen.generation import Engine, Inspection, Model, SamplingParams, encode_raw
 from minigen.generation.trace import UNINSPECTED
+from minigen.generation.words import NO_WORDS
+from minigen.presets.settings import Choice
 
 from .measure import alternate, default_model, plain_network, ratio, show, spread
 
 NEW = 48
+RUN = Run(model="default", preset="smollm2", prompt="", settings={"seed": Choice(1, "flag")}, device="cpu")
 PROMPT = "A key-value cache keeps the keys and values of the tokens that a model has already seen, so that"
 
 
-def engine_rate(model: Model, ids: list[int], params: SamplingParams, inspection: Inspection = UNINSPECTED) -> float:
-    """Give the tokens per second of the engine, prefill not counted; with candidates each is written as JSON."""
-    engine, names = Engine(model), TokenNames(model.tokenizer)
+def engine_rate(
+    model: Model, ids: list[int], params: SamplingParams, inspection: Inspection = UNINSPECTED, view: View | None = None
+) -> float:
+    """Give the tokens per second of the engine, prefill not counted, with what a view does of each token."""
+    engine = Engine(model)
     engine.add_request(ids, params, inspection=inspection)
     engine.step()
     began = time.perf_counter()
-    for index in range(1, NEW):
+    for _ in range(1, NEW):
         for output in engine.step():
-            if inspection.num_candidates:
-                line_of(token_record(index, output, names.text, does_inspect=True))
+            if view is not None:
+                view.show(output)
     return (NEW - 1) / (time.perf_counter() - began)
+
+
+def json_rate(model: Model, ids: list[int], params: SamplingParams, inspection: Inspection) -> float:
+    """Give the rate with a line of JSON for each token, as --jsonl writes it."""
+    names = TokenNames(model.tokenizer)
+    view = DocumentView(io.StringIO(), RUN, names.text, does_stream=True, does_inspect=True)
+    return engine_rate(model, ids, params, inspection, view)
+
+
+def trace_rate(model: Model, ids: list[int], params: SamplingParams) -> float:
+    """Give the rate with a trace of the default width written to a file."""
+    inspection = Inspection(num_candidates=TOP, has_stages=True, num_leading=TRACE_WIDTH)
+    facts = header_facts(model.vocab_size, ids, NO_WORDS, TRACE_WIDTH)
+    with TemporaryDirectory() as folder, Destination(Path(folder) / "run.trace", "--trace") as trace:
+        text = TextView(io.StringIO(), is_terminal=False)
+        view = TraceView(text, trace, RUN, TokenNames(model.tokenizer), facts)
+        view.start(1)
+        view.begin(0)
+        return engine_rate(model, ids, params, inspection, view)
 
 
 def generate_rate(network: Any, ids: list[int], **settings: object) -> float:
@@ -63,15 +95,13 @@ def main() -> None:
             network, ids, do_sample=True, temperature=0.8, top_k=50, top_p=0.95
         ),
         "Engine, T 0.8, top-k 50, top-p 0.95": lambda: engine_rate(model, ids, sampled),
-        "Engine, the same with --inspect --json": lambda: engine_rate(
-            model, ids, sampled, Inspection(num_candidates=10)
+        "Engine, the same with --inspect --jsonl": lambda: json_rate(
+            model, ids, sampled, Inspection(num_candidates=TOP)
         ),
-        "Engine, the same with --inspect --stages --json": lambda: engine_rate(
-            model, ids, sampled, Inspection(num_candidates=10, has_stages=True)
+        "Engine, the same with --inspect --stages --jsonl": lambda: json_rate(
+            model, ids, sampled, Inspection(num_candidates=TOP, has_stages=True)
         ),
-        "Engine, the same inspected as for --trace": lambda: engine_rate(
-            model, ids, sampled, Inspection(num_candidates=10, has_stages=True, num_leading=1024)
-        ),
+        "Engine, the same with --trace": lambda: trace_rate(model, ids, sampled),
     }
     found = alternate(variants, rounds=11)
     names = list(variants)

@@ -355,7 +355,7 @@ def test_an_output_is_made_where_there_is_none_and_gone_where_nothing_came_of_it
         (["--resume"], "--resume needs --output with a file, which it continues."),
         (["-q", "-v"], "--quiet and --verbose contradict each other: give one of them."),
         (["--chat", "--raw"], "--chat and --raw contradict each other: give one of them."),
-        (["--max-running", "0"], "--max-running must be a whole number, 1 to 512, not 0."),
+        (["--max-running", "0"], "--max-running must be a whole number, 1 to 4096, not 0."),
         (["--kv-memory", "12"], None),
         (["--temperature", "nan"], "--temperature must be a number, 0 to 100, not nan."),
     ],

@@ -42,6 +42,8 @@ class Steps(Protocol):
 
     def seed_of(self, request_id: str) -> int: ...
 
+    def num_cached(self, request_id: str) -> int: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -83,7 +85,7 @@ class Generation:
         self.stats = RunStats(load_seconds=plan.load_seconds, clock=clock)  # of all samples together
 
     def run(self) -> int:
-        """Generate, and give the exit code: 0, 1 after an error, 130 or 143 after a signal.
+        """Generate, and give the exit code: 0, 1 after an error, 130, 143 or 129 after a signal.
 
         A sample that fails does not keep the others from coming.
         The first sample's seed is given to `start`, each sample that has ended to `report`, in order.
@@ -127,7 +129,10 @@ class Generation:
             if self._interrupts.exit_code is not None and not is_aborted:
                 self._abort(samples)
                 is_aborted = True
-            for output in self._engine.step():
+            outputs = self._engine.step()
+            if not outputs and samples:
+                self._tell_reading(next(iter(samples)))
+            for output in outputs:
                 self._notes.clear()
                 self._take(samples[output.request_id], output)
                 if output.finish_reason is not None:
@@ -140,6 +145,12 @@ class Generation:
         """Start the clocks of the next samples: the engine has a place for them now."""
         for sample in islice(waiting, count):
             sample.stats.begin(len(self._plan.prompt.ids))
+
+    def _tell_reading(self, request_id: str) -> None:
+        """Say how far the prompt has been read."""
+        num_read, num_tokens = self._engine.num_cached(request_id), len(self._plan.prompt.ids)
+        if num_read < num_tokens:
+            self._notes.status(f"reading the prompt ({num_read} of {num_tokens} tokens) ...")
 
     def _abort(self, samples: Mapping[str, Sample]) -> None:
         for request_id in samples:

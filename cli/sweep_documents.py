@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from ..generation.orders import is_greedy
 from .samples import CHOSEN_SEED
 from .sweep_measures import distinct
-from .sweep_texts import Combination, Parting, Summary, SweptText, ignores_seeds
+from .sweep_texts import Combination, Parting, Summary, SweptText
 
 SCHEMA: Final = 1
 TextOf = Callable[[int], str]  # a token's own text
@@ -54,7 +55,7 @@ def combination_record(
         "preset": preset,
         "prompt": prompt,
         "seeds": list(seeds),
-        "ignores_seeds": ignores_seeds(combination.settings.params),
+        "ignores_seeds": is_greedy(combination.settings.params),
         "num_texts": summary.num_texts,
         "logprob_per_token": summary.logprob_per_token,
         "distinct_1": summary.distinct_1,

@@ -53,7 +53,7 @@ class Sweeping:
         self._notes, self._interrupts, self._report = notes, interrupts, report
 
     def run(self) -> int:
-        """Generate, and give the exit code: 0, 1 where a text failed, 130 or 143 after a signal.
+        """Generate, and give the exit code: 0, 1 where a text failed, 130, 143 or 129 after a signal.
 
         A text that fails does not keep the others from coming. Raises what add_request raises, before the first step.
         """

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..generation.errors import MinigenError
-from ..generation.orders import is_greedy, skips_filters
-from ..generation.params import SamplingParams
+from ..generation.orders import is_greedy
 from ..generation.trace import FinishReason, Output
 from .setting_words import written
 from .sweep_measures import distinct, first_difference
@@ -17,11 +16,6 @@ from .sweep_measures import distinct, first_difference
 if TYPE_CHECKING:
     from ..generation.prompt import Prompt
     from ..presets import Settings
-
-
-def ignores_seeds(params: SamplingParams) -> bool:
-    """Whether a text comes out the same with every seed: temperature 0, and no XTC, which flips a coin, before it."""
-    return skips_filters(params) or (is_greedy(params) and params.xtc_probability == 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +81,7 @@ class Board:
         """Give the board before anything is written."""
         texts = []
         for each in combinations:
-            own = seeds[:1] if ignores_seeds(each.settings.params) else seeds
+            own = seeds[:1] if is_greedy(each.settings.params) else seeds
             texts.append([SweptText(combination=each.index, index=i, seed=seed) for i, seed in enumerate(own)])
         return cls(combinations, texts, seeds)
 

@@ -73,7 +73,7 @@ class _Rule:
         return self.softcap is None and self.sinks is None
 
     def weights(self, query: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-        """Give the weights `(rows, key heads, queries, keys)`, in float32.
+        """Give the weights `(rows, key heads, queries, keys)`, in float32 or wider.
 
         query: `(rows, key heads, queries, dim)`, where the queries are those of each head in turn; mask: 0 or −inf.
         """

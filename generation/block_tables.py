@@ -51,7 +51,10 @@ class BlockTables:
         return min(sequence.num_uncached, budget)
 
     def grow(self, sequence: Sequence, num_tokens: int, *, spare: int = 0) -> bool:
-        """Take blocks until so many tokens fit; do nothing and give False where fewer than `spare` would stay free."""
+        """Take blocks until so many tokens fit.
+
+        Where blocks are missing and fewer than `spare` would stay free, take none and give False.
+        """
         missing = -(-num_tokens // self.pool.block_size) - len(sequence.table)
         if missing > 0 and missing + spare > self.pool.num_free:
             return False

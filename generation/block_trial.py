@@ -10,11 +10,12 @@ from .block_cache import BlockCache
 from .block_runner import BlockRunner
 from .cache import is_used_by
 from .errors import MinigenError, RunError
+from .facts import rotary_switch_of
 from .plan import Reading
 from .runner import Runner
 
-SIZE, TOKENS = 2, 5  # of a block, and of a sequence in the trial
-MOST_APART = {torch.float32: 1e-3, torch.float64: 1e-3}  # of the largest logit; rounding alone stays far below
+SIZE, TOKENS = 2, 5  # of a block, and of the longer sequence in the trial
+MOST_APART = {torch.float32: 1e-3, torch.float64: 1e-3}  # of the largest logit, or of 1; rounding stays far below
 MOST_APART_HALF = 0.1
 FAILURES = (  # of a model that is not made for it
     AssertionError,
@@ -59,10 +60,12 @@ def _check_kind(network: Any) -> None:
         raise RunError("its attention or its cache is of another kind")
     if "logits_to_keep" not in inspect.signature(network.forward).parameters:
         raise RunError("it gives its logits for all tokens only")
+    if rotary_switch_of(network.config) is not None:
+        raise RunError("its rotary positions depend on the length of the text")
     if len({parameter.device for parameter in network.parameters()}) > 1:
         raise RunError("it is spread over several devices")
 
 
 def _alone(network: Any, ids: list[int]) -> Tensor:
     runner = Runner(network)
-    return runner.prefill(ids, runner.new_slot(len(ids))).float()
+    return runner.rows(ids, 0, runner.new_slot(len(ids)), 1)[0].float()

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence as SequenceOf
 from functools import partial
 from itertools import count
-from typing import TypeVar
+
+from torch import Tensor
 
 from .device import is_out_of_memory, out_of_memory
-from .drawing import row_draws
 from .errors import MinigenError, ParameterError, RunError
 from .model import Model
 from .params import SamplingParams
@@ -23,16 +23,17 @@ MAX_RUNNING = 16  # sequences that run together
 STEP_TOKENS = 512  # tokens that one pass reads at most, unless more sequences run
 BLOCK_SIZE = 64  # tokens of a block in the KV cache
 
-Given = TypeVar("Given")
-
 
 class Engine:
     """Generates for requests: `add_request`, then `step` while `has_unfinished_requests`.
 
     It knows ids and text, and never prints, reads a file or sleeps. Requests start in order of arrival, at most
-    `max_running` at a time, and share one forward pass a step, of at most `step_tokens` tokens. kv_memory: the most
-    bytes of keys and values; None: what suits the device. A model whose past cannot be kept in blocks of `block_size`
-    tokens runs one request at a time; `one_at_a_time` then says why.
+    `max_running` at a time, and share one forward pass a step, of at most `step_tokens` tokens. kv_memory: bytes that
+    keys and values may take; None: what suits the device. A short trial, of four passes, shows whether the model's past
+    can be kept in blocks of `block_size` tokens. If not, or with max_running=1 and no kv_memory, requests run one at a
+    time, each in a cache of its own that no kv_memory bounds, and some read their prompt in one pass; `one_at_a_time`
+    says why.
+    Raises ParameterError for a number out of its range and for a kv_memory that holds not even one block.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Engine:
         self.max_running, self.one_at_a_time = placement.max_running, placement.one_at_a_time
         self.scheduler = Scheduler(placement.memory, max_running=self.max_running, step_tokens=step_tokens)
         self._requests = Requests(model)
-        self._last_outputs: list[Output] = []  # of aborted requests, for the next step
+        self._outputs: list[Output] = []  # that no step has given yet
         self._numbers = count()
 
     def add_request(
@@ -83,64 +84,69 @@ class Engine:
 
     def has_unfinished_requests(self) -> bool:
         """Tell whether another step has something to give."""
-        return bool(self._last_outputs) or len(self.scheduler) > 0
-
-    @property
-    def num_unfinished(self) -> int:
-        """The number of requests that are waiting or running."""
-        return len(self.scheduler)
+        return bool(self._outputs) or len(self.scheduler) > 0
 
     def step(self) -> list[Output]:
-        """Make one forward pass, and give one output for each sequence that got a token or ended."""
-        outputs, self._last_outputs = self._last_outputs, []
-        for sequence, draw in self._draws(self.scheduler.schedule()):
-            outputs.append(self._alone(sequence, partial(self._advance, sequence, draw)))
+        """Make one forward pass, and give one output for each sequence that got a token or ended.
+
+        Rows are drawn from one by one, so a draw is the same to the last bit in any company. After a KeyboardInterrupt
+        the next step goes on: it reads again what has not been drawn from.
+        """
+        for sequence, row in self._rows(self.scheduler.schedule()):
+            self._outputs.append(self._alone(sequence, partial(self._advance, sequence, row)))
+        outputs, self._outputs = self._outputs, []
         return outputs
 
     def abort_request(self, request_id: str) -> None:
         """End a request now. The next step gives its last output, with the text that was held back."""
         sequence = self.scheduler.find(request_id)
         if sequence is not None:
-            self._last_outputs.append(self._alone(sequence, lambda: self._finish(sequence, "interrupted")))
+            self._outputs.append(self._alone(sequence, lambda: self._finish(sequence, "interrupted")))
 
     def seed_of(self, request_id: str) -> int:
-        """Give the seed of a request that is waiting or running, chosen or given."""
+        """Give the seed of a request that is waiting or running, chosen or given; ParameterError for another id."""
+        return self._found(request_id).sampler.seed
+
+    def num_cached(self, request_id: str) -> int:
+        """Give how many tokens of a request have been read; ParameterError for one that has ended."""
+        return self._found(request_id).num_cached
+
+    def _found(self, request_id: str) -> Sequence:
         sequence = self.scheduler.find(request_id)
         if sequence is None:
             raise ParameterError("request_id", request_id, "the id of an unfinished request")
-        return sequence.sampler.seed
+        return sequence
 
-    def _draws(self, works: list[Work]) -> list[tuple[Sequence, Callable[[], Draw]]]:
-        """Do the works; give the sequences that have logits now, each with what draws from them, or what failed.
+    def _rows(self, works: list[Work]) -> list[tuple[Sequence, Tensor | Exception]]:
+        """Do the works; give the sequences that have logits now, each with its row `(vocab,)`, or with what failed.
 
         A pass that fails is made again for each sequence alone, so that only those end that fail by themselves.
         """
         if not works:
             return []
-        logits = _attempted(lambda: self.runner.forward(works))
-        if isinstance(logits, Exception):
+        try:
+            logits = self.runner.forward(works).float().cpu()  # the one transfer from the device
+        except Exception as error:  # noqa: BLE001 - whatever the model raises
             if len(works) == 1:
-                return [(works[0].sequence, partial(_raise, logits))]
-            return [draw for work in works for draw in self._draws([work])]
-        ready = [work.sequence for work in works if work.is_last]
+                return [(works[0].sequence, error)]
+            return [row for work in works for row in self._rows([work])]
+        leaders = [work.sequence for work in works if work.is_last]
         self.scheduler.advance(works)
-        forks = [(leader, *self.scheduler.fork(leader)) for leader in ready]  # they share a row of logits
-        sequences = [sequence for fork in forks for sequence in fork]
-        if len(sequences) > len(ready):
-            logits = logits[[row for row, fork in enumerate(forks) for _ in fork]]
-        return list(zip(sequences, row_draws([each.sampler for each in sequences], logits), strict=True))
+        pairs = zip(leaders, logits, strict=True)
+        return [(each, row) for leader, row in pairs for each in (leader, *self.scheduler.fork(leader))]
 
     def _alone(self, sequence: Sequence, work: Callable[[], Output]) -> Output:
         """Do one sequence's work; if it fails, that sequence ends with the error and the others go on."""
-        done = _attempted(work)
-        if isinstance(done, Exception):
-            return self._finish(sequence, "error", error=self._translated(done, sequence))
-        return done
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001 - one failing sequence fails alone
+            return self._finish(sequence, "error", error=self._translated(error, sequence))
 
-    def _advance(self, sequence: Sequence, draw: Callable[[], Draw]) -> Output:
-        return self._accept(sequence, draw())
-
-    def _accept(self, sequence: Sequence, draw: Draw) -> Output:
+    def _advance(self, sequence: Sequence, row: Tensor | Exception) -> Output:
+        """Draw a sequence's next token from its row of logits, and end it where it ends."""
+        if isinstance(row, Exception):
+            raise row
+        draw = sequence.sampler.draw(row)
         sequence.token_ids.append(draw.token_id)
         reason = sequence.finish_after(draw.token_id)
         if reason == "stop":  # an end token is not part of the text
@@ -197,15 +203,3 @@ def _first_line(error: Exception) -> str:
     """Name an error's kind, with the first line of what it says."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
-
-
-def _raise(error: Exception) -> Draw:
-    raise error
-
-
-def _attempted(work: Callable[[], Given]) -> Given | Exception:
-    """Do some work of one sequence, or of several that can be done again; give what it gives or why it failed."""
-    try:
-        return work()
-    except Exception as error:  # noqa: BLE001 - one failing sequence fails alone
-        return error

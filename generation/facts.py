@@ -34,6 +34,20 @@ def window_of(config: Any) -> int | None:
     return None
 
 
+def rotary_switch_of(config: Any) -> int | None:
+    """Give the tokens beyond which a text has other rotary frequencies, at all its positions; None: nothing changes.
+
+    So models with LongRoPE do: the keys of a text that outgrows that length must be computed anew.
+    """
+    for part in _configs(config):
+        rules = getattr(part, "rope_parameters", None) or {}
+        nested = [each for each in rules.values() if isinstance(each, dict)] if isinstance(rules, dict) else []
+        for each in (rules, *nested):
+            if isinstance(each, dict) and each.get("rope_type") == "longrope":
+                return each.get("original_max_position_embeddings")
+    return None
+
+
 def _configs(config: Any) -> Iterator[Any]:
     """Yield the configuration of the text part first, then the whole."""
     get_text_config = getattr(config, "get_text_config", None)

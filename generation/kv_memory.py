@@ -14,8 +14,9 @@ def num_blocks(
 ) -> int:
     """Give the number of blocks for `kv_memory` bytes.
 
-    None: what `max_running` sequences could fill, but on a GPU at most a share of its free memory, elsewhere at most
-    1 GiB, or one whole window where that is more. Raises ParameterError where not even one block fits.
+    kv_memory, block_bytes: in bytes; block_size, window: in tokens. None: what `max_running` sequences could fill, but
+    on a GPU at most a share of its free memory; elsewhere at most 1 GiB, or one whole window where that is more, and at
+    most half of what is free. Raises ParameterError where not even one block fits into kv_memory.
     """
     if kv_memory is not None:
         if kv_memory < block_bytes:

@@ -37,7 +37,7 @@ class PackedLinear(nn.Module):
         """
         rows = states.reshape(-1, self.in_features)
         whole = len(rows) // PART * PART
-        parts = [part for part in (rows[:whole], rows[whole:]) if len(part)]
+        parts = [part for part in (rows[:whole], rows[whole:]) if len(part)] or [rows]
         out = [torch.ops.mkldnn._linear_pointwise(part, self._packed, self.bias, "none", [], "") for part in parts]
         product: Tensor = out[0] if len(out) == 1 else torch.cat(out)
         return product.view(*states.shape[:-1], self.out_features)

@@ -103,10 +103,13 @@ def skips_filters(settings: Any) -> bool:
 
 
 def is_greedy(settings: Any) -> bool:
-    """Whether temperature 0 settles the choice, so that no random number has a part in it."""
-    is_last = RULES[settings.order].is_temperature_last
-    is_warmed = is_last and settings.dynatemp_range > 0 and settings.mirostat_tau == 0
-    return settings.temperature == 0 and not is_warmed
+    """Whether temperature 0 settles the choice, so that no random number has a part in it.
+
+    Where temperature comes last it does not with XTC, which flips a coin before it, nor with a range of temperatures.
+    """
+    can_vary = RULES[settings.order].is_temperature_last and settings.mirostat_tau == 0  # which is alone there
+    is_varied = can_vary and (settings.dynatemp_range > 0 or settings.xtc_probability > 0)
+    return settings.temperature == 0 and not is_varied
 
 
 def _neutral(default: Any) -> str:

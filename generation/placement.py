@@ -29,12 +29,12 @@ def placed(model: Model, *, max_running: int, kv_memory: int | None, block_size:
     kv_memory: bytes; None: what suits the device.
     """
     if max_running == 1 and kv_memory is None:
-        return Placement(runner=Runner(model.network), memory=Slots(), max_running=1)
+        return _in_slots(model)
     try:
         tried = tried_cache(model.network)
     except RunError as error:
         reason = f"{model.name} runs one request at a time: {error}."
-        return Placement(runner=Runner(model.network), memory=Slots(), max_running=1, one_at_a_time=reason)
+        return _in_slots(model, reason)
     count = num_blocks(
         kv_memory,
         block_bytes=tried.block_bytes // tried.block_size * block_size,
@@ -46,3 +46,9 @@ def placed(model: Model, *, max_running: int, kv_memory: int | None, block_size:
     cache = tried.enlarged(count, block_size)
     tables = BlockTables(BlockPool(count, block_size), clear=cache.clear, copy=cache.copy)
     return Placement(runner=BlockRunner(model.network, cache), memory=tables, max_running=max_running)
+
+
+def _in_slots(model: Model, reason: str | None = None) -> Placement:
+    runner = Runner(model.network)
+    memory = Slots(takes_parts=runner.takes_parts(runner.new_slot(None)))
+    return Placement(runner=runner, memory=memory, max_running=1, one_at_a_time=reason)

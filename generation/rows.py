@@ -14,6 +14,7 @@ from .errors import NumberError
 from .model import Model
 from .runner import Runner
 
+CHUNK = 1024  # tokens of a text that a pass reads: bounds the memory of a long one
 BLOCK = 2**25  # logits held at once: 128 MiB in float32
 _EXACT_ROWS = 32  # in float64 at a time
 
@@ -24,7 +25,7 @@ class Rows:
     def __init__(self, model: Model, *, limit: int | None = None) -> None:
         self._runner = Runner(model.network)
         self._device = model.device
-        self._size = max(1, min(self._runner.chunk, BLOCK // max(model.vocab_size, 1)))  # rows in a block
+        self._size = max(1, min(CHUNK, BLOCK // max(model.vocab_size, 1)))  # rows in a block
         self._slot = self._runner.new_slot(limit)
         self._held: list[int] = []  # what the slot holds, where it takes parts
 
@@ -40,7 +41,7 @@ class Rows:
         same = takewhile(lambda pair: pair[0] == pair[1], zip(self._held, ids[:first], strict=False))
         start = sum(1 for _ in same)
         rewind(self._slot, start)
-        for at, end in _parts(start, first, self._runner.chunk):
+        for at, end in _parts(start, first, CHUNK):
             self._runner.rows(ids[at:end], at, self._slot, 1)
         for at, end in _parts(first, len(ids), self._size):
             rows = self._runner.rows(ids[at:end], at, self._slot, end - at)

@@ -41,12 +41,19 @@ class Scheduler:
         self._waiting.append(sequence)
 
     def schedule(self) -> list[Work]:
-        """Give what the next step reads: first the sequences that are being written, then prompts."""
+        """Give what the next step reads: first the sequences that are being written, then prompts.
+
+        A sequence that has nothing to read lost its logits in a step that was interrupted, and is read again.
+        """
+        for sequence in self._running:
+            if not sequence.num_uncached:
+                self.memory.release(sequence)
         counts: dict[Sequence, int] = {}
         budget, num_running = self.step_tokens, len(self._running)
         for sequence in sorted(self._running, key=lambda each: each.num_uncached > 1):
             count = self.memory.portion(sequence, budget)
-            if count and sequence in self._running and self._make_room(sequence, sequence.num_cached + count):
+            is_running = sequence in self._running  # or was set back to make room for an earlier one
+            if count and is_running and self._make_room(sequence, sequence.num_cached + count):
                 counts[sequence] = count
                 budget -= count
         if len(self._running) == num_running:  # nobody had to be set back

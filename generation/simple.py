@@ -11,12 +11,15 @@ import torch
 
 from .errors import ParameterError
 from .facts import end_token_ids, window_of
+from .orders import is_greedy
 from .params import SamplingParams
 from .prompt import check_room, encode_raw
 from .sampler import Sampler
 from .stops import StopStrings
 from .text import decode_new
 from .words import words_for
+
+HALF_A_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # what a text ends with whose last character is not yet whole
 
 
 @torch.inference_mode()
@@ -44,7 +47,7 @@ def simple_generate(
         if token_id in end_ids and not params.ignore_eos:
             break
         new_ids.append(token_id)
-        text = decode_new(tokenizer, prompt_ids, new_ids)
+        text = decode_new(tokenizer, prompt_ids, new_ids).rstrip(HALF_A_CHARACTER)
         if any(stop in text for stop in params.stop):
             break
     stops = StopStrings(params.stop)
@@ -54,8 +57,15 @@ def simple_generate(
 def greedy_generate(
     model: Any, tokenizer: Any, prompt: str, *, sampling_params: SamplingParams | None = None, **settings: Any
 ) -> str:
-    """Continue raw text with the likeliest token each time; else as simple_generate."""
+    """Continue raw text at temperature 0, with the likeliest token each time; else as simple_generate.
+
+    Raises ParameterError for another temperature, and for an order in which temperature 0 is not greedy.
+    """
+    if "temperature" in settings:
+        raise ParameterError("temperature", settings["temperature"], "left out: greedy_generate means 0")
     params = _params(sampling_params, settings)
+    if not is_greedy(replace(params, temperature=0.0)):
+        raise ParameterError("order", params.order, "one that is greedy at temperature 0 with these settings")
     return simple_generate(model, tokenizer, prompt, sampling_params=replace(params, temperature=0.0))
 
 

@@ -6,7 +6,13 @@ from .sequence import Sequence
 
 
 class Slots:
-    """Answers the scheduler as BlockTables does: a slot is always free, always large enough, and never shared."""
+    """Answers the scheduler as BlockTables does: a slot is always free, always large enough, and never shared.
+
+    takes_parts: whether the model may read a prompt in several passes.
+    """
+
+    def __init__(self, *, takes_parts: bool) -> None:
+        self._takes_parts = takes_parts
 
     def check_fits(self, sequence: Sequence) -> None:
         """Accept every sequence: a slot grows with it."""
@@ -19,8 +25,8 @@ class Slots:
         return False
 
     def portion(self, sequence: Sequence, budget: int) -> int:
-        """Give how many tokens the next pass reads: all that are left, since not every model takes them in parts."""
-        return sequence.num_uncached
+        """Give how many tokens the next pass reads where it may read so many; all that are left if it must."""
+        return min(sequence.num_uncached, budget) if self._takes_parts else sequence.num_uncached
 
     def grow(self, sequence: Sequence, num_tokens: int, *, spare: int = 0) -> bool:
         """Have room."""

@@ -345,6 +345,56 @@ def test_the_newest_sequence_is_set_back_where_memory_runs_short_and_its_text_st
     assert list(outputs.values()) == [alone(model, prompt, long) for prompt in jobs.values()]
 
 
+def test_who_writes_goes_first_and_prompts_share_what_is_left() -> None:
+    engine = engine_of(model_of(), max_running=3, step_tokens=16)
+    params = SamplingParams(temperature=0, max_new_tokens=8, ignore_eos=True)
+    engine.add_request([9] * 20, params, "long")
+    engine.add_request([5], params, "short")
+    steps = []
+    for _ in range(3):
+        works = engine.scheduler.schedule()
+        steps.append([(work.sequence.request_id, work.count) for work in works])
+        for sequence, row in engine._rows(works):
+            engine._advance(sequence, row)
+    assert steps == [[("long", 16)], [("long", 4), ("short", 1)], [("long", 1), ("short", 1)]]
+    engine.add_request(list(range(20, 60)), params, "late")
+    works = engine.scheduler.schedule()
+    assert [(work.sequence.request_id, work.count) for work in works] == [("long", 1), ("short", 1), ("late", 14)]
+    [long, short, late] = engine.scheduler.running
+    assert long.num_uncached == short.num_uncached == 1
+    engine._rows(works)
+    engine.scheduler.remove(long)
+    works = engine.scheduler.schedule()  # the one that was interrupted reads again, and after it the prompt
+    assert [(work.sequence.request_id, work.count) for work in works] == [("short", short.length), ("late", 13)]
+    assert late.num_cached == 14
+
+
+def test_who_was_set_back_comes_before_those_who_wait() -> None:
+    engine = engine_of(model_of(), blocks=8, max_running=2)
+    long = SamplingParams(temperature=0, max_new_tokens=20, ignore_eos=True)
+    for name in ("old", "new", "waiting"):
+        engine.add_request([5, 6, 7], long, name)
+    ended, running = [], []
+    while engine.has_unfinished_requests():
+        ended += [output.request_id for output in engine.step() if output.finish_reason]
+        running.append([sequence.request_id for sequence in engine.scheduler.running])
+    assert ["old"] in running
+    assert running.index(["old"]) < next(i for i, names in enumerate(running) if "waiting" in names)
+    assert ended == ["old", "new", "waiting"]
+
+
+def test_a_prompt_is_admitted_only_where_each_that_runs_keeps_a_spare_block() -> None:
+    engine = engine_of(model_of(), blocks=4, max_running=3)
+    params = SamplingParams(temperature=0, max_new_tokens=4, ignore_eos=True)
+    engine.add_request([5] * 4, params, "first")  # takes one of the 4 blocks of 4 tokens, and soon another
+    engine.add_request([6] * 12, params, "second")  # would fit into the 3 that are left, only to be set back
+    running = []
+    while engine.has_unfinished_requests():
+        engine.step()
+        running.append([sequence.request_id for sequence in engine.scheduler.running])
+    assert running == [["first"]] * 3 + [[]] + [["second"]] * 3 + [[]]
+
+
 def test_a_request_that_could_never_fit_is_refused_with_the_numbers() -> None:
     engine = engine_of(model_of(), blocks=5, max_running=2)
     with pytest.raises(ParameterError, match=r"max_new_tokens.*15.*prompt.*20 tokens"):

@@ -1,6 +1,7 @@
 """The engine with a scripted model: what is fed, what is said, and every way of ending."""
 
 import math
+from itertools import count
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from minigen.generation.errors import NumberError, OutOfMemory, ParameterError, 
 from minigen.generation.model import Model
 from minigen.generation.params import SamplingParams
 from minigen.generation.prompt import Prompt
+from minigen.generation.sampler import Sampler
 from minigen.generation.trace import Inspection, Output
 from stubs import ScriptedModel, byte_tokenizer, tiny_model
 
@@ -51,10 +53,10 @@ def test_each_token_is_fed_back_once() -> None:
 
 
 def test_a_long_prompt_is_prefilled_in_chunks() -> None:
-    engine = engine_for([0, 104, END])
+    engine = engine_for([0, 0, 104, END])
     engine.add_request([7] * 1500, GREEDY)
     assert text_of(outputs_of(engine)) == "h"
-    assert [len(seen) for seen in engine.model.network.seen] == [1024, 476, 1]
+    assert [len(seen) for seen in engine.model.network.seen] == [512, 512, 476, 1]
 
 
 def test_each_step_gives_one_output_with_its_text() -> None:
@@ -352,3 +354,37 @@ def test_samples_that_differ_by_their_seed_share_the_search_of_the_vocabulary() 
     first = engine.words_of(SamplingParams(dry_multiplier=1, bad_words="x", seed=1))
     assert engine.words_of(SamplingParams(dry_multiplier=1, bad_words="x", seed=2)) is first
     assert engine.words_of(SamplingParams(dry_multiplier=1, bad_words="y", seed=2)).bad_word_ids != first.bad_word_ids
+
+
+@pytest.mark.parametrize("max_running", [1, 4])
+def test_a_step_that_is_interrupted_can_be_made_again(max_running: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notebook's stop button raises KeyboardInterrupt in the middle of a draw, or of a pass."""
+    model = Model.wrap(tiny_model(vocab_size=300), byte_tokenizer())
+    jobs = [([5, 6, 7], SamplingParams(seed=i, max_new_tokens=6, ignore_eos=True)) for i in range(max_running)]
+    expected = []
+    for prompt, params in jobs:
+        engine = Engine(model, max_running=1)
+        engine.add_request(prompt, params)
+        expected.append([output.token_id for output in outputs_of(engine)])
+    engine = Engine(model, max_running=max_running, block_size=2)
+    for i, (prompt, params) in enumerate(jobs):
+        engine.add_request(prompt, params, str(i))
+    calls = count()
+
+    def interrupted(*given: Any, **named: Any) -> None:
+        if next(calls) in (1, 3, 6):
+            raise KeyboardInterrupt
+
+    draw, layer = Sampler.draw, model.network.model.layers[1].self_attn
+    layer.register_forward_pre_hook(interrupted)
+    monkeypatch.setattr(Sampler, "draw", lambda sampler, row: (interrupted(), draw(sampler, row))[1])
+    found: dict[str, list[int | None]] = {str(i): [] for i in range(max_running)}
+    num_interrupts = 0
+    while engine.has_unfinished_requests():
+        try:
+            for output in engine.step():
+                found[output.request_id].append(output.token_id)
+        except KeyboardInterrupt:
+            num_interrupts += 1
+    assert num_interrupts == 3
+    assert list(found.values()) == expected

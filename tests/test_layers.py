@@ -69,7 +69,7 @@ RANKS = [  # a module imports from ranks above its own line only, or from its ow
     {"leading_places"},
     {"partial_row", "chain", "arrangement", "inspection", "margins", "shortlist"},
     {"sampler", "detokenizer", "hub_client", "wheel_download", "transformers_gate"},
-    {"replay", "partial_chain", "drawing", "text", "chat", "pieces", "gguf_model", "hub"},
+    {"replay", "partial_chain", "text", "chat", "pieces", "gguf_model", "hub"},
     {"prompt", "passage", "origins", "cache", "block_cache", "convert", "wheel"},
     {"model", "runner", "sequence", "installed", "describe", "simple", "tokenizer"},
     {"rows", "scoring", "comparing", "continuations", "requests", "block_tables", "slots"},
@@ -95,16 +95,19 @@ def test_the_library_prints_nothing(path: Path) -> None:
     assert not [c for c in calls if isinstance(c.func, ast.Name) and c.func.id in ("print", "input")]
 
 
-def test_blind_excepts_stand_in_two_places_only() -> None:
-    found = []
+def test_blind_excepts_stand_in_two_files_only() -> None:
+    """Others may look at any error, if they raise it again."""
+    found = set()
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.ExceptHandler) and (
                 node.type is None
                 or (isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException"))
             ):
-                found.append(f"{path.parent.name}/{path.name}")
-    assert sorted(found) == ["cli/app.py", "generation/engine.py"]
+                last = node.body[-1]
+                if not (isinstance(last, ast.Raise) and last.exc is None):
+                    found.add(f"{path.parent.name}/{path.name}")
+    assert found == {"cli/app.py", "generation/engine.py"}
 
 
 LIGHT = [

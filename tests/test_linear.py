@@ -27,6 +27,12 @@ def test_a_packed_layer_gives_the_product_of_the_plain_one(dtype: torch.dtype, b
     assert torch.equal(packed.weight, plain.weight), "for models that look at it"
 
 
+def test_no_rows_give_no_rows() -> None:
+    if not can_pack(torch.float32):
+        pytest.skip("nothing can be packed here")
+    assert PackedLinear(nn.Linear(16, 8))(torch.zeros(1, 0, 16)).shape == (1, 0, 8)
+
+
 def test_a_packed_network_gives_the_same_logits() -> None:
     network, ids = tiny_model(vocab_size=64), torch.tensor([[5, 6, 7, 8]])
     with torch.inference_mode():

@@ -75,6 +75,9 @@ class ScriptedEngine:
         text = "(held)" if has_begun else ""
         self.requests[request_id] = [Output(request_id=request_id, text=text, finish_reason="interrupted")]
 
+    def num_cached(self, request_id: str) -> int:
+        return 0
+
     def seed_of(self, request_id: str) -> int:
         seed = self.seeds[int(request_id)]
         return 41 if seed is None else seed

@@ -81,19 +81,22 @@ def test_a_token_at_a_time_equals_one_pass(kind: str) -> None:
     ids = torch.randint(3, 300, (40,), generator=torch.Generator().manual_seed(2)).tolist()
     whole = model(torch.tensor([ids])).logits[0]
     slot = runner.new_slot(40)
-    steps = [runner.prefill(ids[:13], slot)]
-    steps += [runner.decode(token_id, 13 + i, slot) for i, token_id in enumerate(ids[13:])]
-    torch.testing.assert_close(torch.stack(steps), whole[12:], rtol=1e-4, atol=1e-4)
+    steps = [runner.rows(ids[:13], 0, slot, 1)]
+    steps += [runner.rows([token_id], 13 + i, slot, 1) for i, token_id in enumerate(ids[13:])]
+    torch.testing.assert_close(torch.cat(steps), whole[12:], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("chunk", [1, 3, 7, 64])
 def test_chunks_of_the_prefill_change_nothing(kind: str, chunk: int) -> None:
     model = tiny_model(kind, vocab_size=300)
-    runner = Runner(model, chunk=chunk)
+    runner = Runner(model)
     ids = torch.randint(3, 300, (40,), generator=torch.Generator().manual_seed(3)).tolist()
-    logits = runner.prefill(ids, runner.new_slot(None))
-    torch.testing.assert_close(logits, model(torch.tensor([ids])).logits[0, -1], rtol=1e-4, atol=1e-4)
+    slot = runner.new_slot(None)
+    assert runner.takes_parts(slot)
+    for first in range(0, 40, chunk):
+        logits = runner.rows(ids[first : first + chunk], first, slot, 1)
+    torch.testing.assert_close(logits[0], model(torch.tensor([ids])).logits[0, -1], rtol=1e-4, atol=1e-4)
 
 
 def test_a_model_with_another_kind_of_cache_runs_too() -> None:
@@ -135,14 +138,46 @@ def odd_model(kind: str) -> Any:
 def test_a_model_with_another_kind_of_past_gives_the_logits_of_one_pass(kind: str) -> None:
     """A prompt of several chunks and then single tokens: a state may not take chunks, and a model may have no cache."""
     model = odd_model(kind)
-    runner = Runner(model, chunk=5)
+    runner = Runner(model)
     ids = torch.randint(3, 300, (24,), generator=torch.Generator().manual_seed(2)).tolist()
     with torch.no_grad():
         whole = model(torch.tensor([ids])).logits[0]
     slot = runner.new_slot(24)
-    steps = [runner.prefill(ids[:13], slot)]
-    steps += [runner.decode(token_id, 13 + i, slot) for i, token_id in enumerate(ids[13:])]
+    if runner.takes_parts(slot):
+        runner.rows(ids[:5], 0, slot, 1)
+        steps = [runner.rows(ids[5:13], 5, slot, 1)[0]]
+    else:
+        steps = [runner.rows(ids[:13], 0, slot, 1)[0]]
+    steps += [runner.rows([token_id], 13 + i, slot, 1)[0] for i, token_id in enumerate(ids[13:])]
     torch.testing.assert_close(torch.stack(steps), whole[12:], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("length", [5, 30, 32, 33, 60])
+def test_a_text_that_outgrows_its_rotary_frequencies_is_read_anew(length: int) -> None:
+    """LongRoPE: beyond 32 tokens all positions turn otherwise, so a prompt takes no parts and keys do not last."""
+    import transformers as tf
+
+    torch.manual_seed(0)
+    shape: dict[str, Any] = {"vocab_size": 300, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    rope = {"rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 1.0}
+    factors = {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4, "original_max_position_embeddings": 32}
+    config = tf.Phi3Config(
+        **shape, num_attention_heads=4, initializer_range=0.5, max_position_embeddings=128, pad_token_id=0,
+        original_max_position_embeddings=32, rope_parameters=rope | factors,
+    )  # fmt: skip
+    network = tf.Phi3ForCausalLM(config).eval()
+    model, tokenizer = Model.wrap(network, byte_tokenizer()), byte_tokenizer()
+    prompt = torch.randint(97, 123, (length,), generator=torch.Generator().manual_seed(length)).tolist()
+    params = SamplingParams(temperature=0, max_new_tokens=12, ignore_eos=True)
+    expected = simple_generate(network, tokenizer, tokenizer.decode(prompt), sampling_params=params)
+    for engine in (Engine(model, max_running=1, step_tokens=7), Engine(model, max_running=4)):
+        assert engine.max_running == 1
+        engine.add_request(prompt, params)
+        outputs = []
+        while engine.has_unfinished_requests():
+            outputs += engine.step()
+        assert "".join(output.text for output in outputs) == expected
+    assert str(engine.one_at_a_time).endswith("its rotary positions depend on the length of the text.")
 
 
 def test_a_network_of_input_ids_alone_runs_over_all_of_them() -> None:
@@ -164,8 +199,8 @@ def test_prefill_never_makes_prompt_times_vocabulary_logits() -> None:
     model.lm_head.register_forward_hook(lambda _module, _given, out: shapes.append(tuple(out.shape)))
     runner = Runner(model)
     slot = runner.new_slot(None)
-    runner.prefill([5] * 60, slot)
-    runner.decode(6, 60, slot)
+    runner.rows([5] * 60, 0, slot, 1)
+    runner.rows([6], 60, slot, 1)
     assert shapes == [(1, 1, 300), (1, 1, 300)]
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from engines import INF, Row, llama_cpp, mlx, vllm
 from minigen.generation.arrangement import filter_stages, score_stages
-from minigen.generation.orders import ORDERS, RULES, Order
+from minigen.generation.orders import ORDERS, RULES, Order, is_greedy
 from minigen.generation.params import SamplingParams
 from minigen.generation.sampler import XTC, Sampler, uniform
 from minigen.generation.trace import Draw, Inspection
@@ -221,3 +221,28 @@ def of_transformers(
     processors = model._get_logits_processor(config, input_ids_seq_length=len(prompt), device="cpu", model_kwargs={})
     left = processors(torch.tensor([[*prompt, *output]]), torch.tensor([row]))[0]
     return {i: float(left.softmax(-1)[i]) for i in (left > -INF).nonzero().flatten().tolist()}
+
+
+@pytest.mark.parametrize(
+    ("order", "settings", "expected"),
+    [
+        ("minigen", {}, True),
+        ("minigen", {"xtc_probability": 0.5, "dynatemp_range": 1.0}, True),  # no filter runs
+        ("llama.cpp", {}, True),
+        ("llama.cpp", {"xtc_probability": 0.5}, False),
+        ("llama.cpp", {"dynatemp_range": 0.5}, False),
+        ("llama.cpp", {"xtc_probability": 0.5, "mirostat_tau": 3.0}, True),  # XTC does not run beside mirostat
+    ],
+)
+def test_temperature_0_settles_the_choice_unless_chance_comes_before_it(
+    order: Order, settings: dict[str, Any], expected: bool
+) -> None:
+    params = [
+        SamplingParams(temperature=0, order=order, seed=seed, xtc_threshold=0.1, **settings)
+        if settings.get("xtc_probability")
+        else SamplingParams(temperature=0, order=order, seed=seed, **settings)
+        for seed in range(30)
+    ]
+    row = torch.tensor([2.0, 1.9, 1.8, -1.0])
+    assert is_greedy(params[0]) is expected
+    assert (len({Sampler(each).draw(row).token_id for each in params}) == 1) is expected

@@ -63,3 +63,17 @@ def test_wrong_input_is_refused_before_any_pass() -> None:
         simple_generate(ScriptedModel([]), byte_tokenizer(), "")
     with pytest.raises(PromptError, match="8"):
         simple_generate(ScriptedModel([], max_position_embeddings=8), byte_tokenizer(), "123456789")
+
+
+def test_greedy_means_temperature_0() -> None:
+    with pytest.raises(ParameterError, match="temperature must be left out: greedy_generate means 0"):
+        greedy_generate(ScriptedModel([97]), byte_tokenizer(), "p", temperature=0.5)
+    with pytest.raises(ParameterError, match="order must be one that is greedy at temperature 0"):
+        greedy_generate(ScriptedModel([97]), byte_tokenizer(), "p", order="llama.cpp", dynatemp_range=0.5)
+
+
+def test_half_a_character_is_no_stop_string() -> None:
+    """TOK-5: a text ends with U+FFFD as long as the last of its characters lacks bytes."""
+    script = [*"é".encode(), *"�".encode(), 98]
+    text = simple_generate(ScriptedModel(script), byte_tokenizer(), "p", max_new_tokens=6, stop=["�"])
+    assert text == "é"

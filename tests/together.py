@@ -82,6 +82,9 @@ class TogetherEngine:
             has_begun = len(left) <= len(self.texts[int(request_id)])
             left[:] = [Output(request_id=request_id, text="~" * has_begun, finish_reason="interrupted")]
 
+    def num_cached(self, request_id: str) -> int:
+        return 0
+
     def seed_of(self, request_id: str) -> int:
         seed = self.seeds[int(request_id)]
         return 41 if seed is None else seed

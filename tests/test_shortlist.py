@@ -1,14 +1,10 @@
-"""Drawing for many sequences in one step: each as alone, and the short way as the whole chain."""
+"""The short way to draw a token, held against the stages one by one."""
 
 import math
 from dataclasses import replace
-from typing import Any
 
-import pytest
 import torch
 from hypothesis import given, settings, strategies as st
-from minigen.generation.drawing import row_draws
-from minigen.generation.errors import NumberError, ParameterError
 from minigen.generation.model import Model
 from minigen.generation.params import SamplingParams
 from minigen.generation.sampler import Sampler
@@ -61,35 +57,6 @@ def test_the_short_way_gives_what_the_stages_give_one_by_one(
     for _ in range(3):
         assert short.draw(row) == plain(chain.draw(row))
     assert short.output_ids == chain.output_ids
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(params, shapes), min_size=1, max_size=33), st.integers(0, 100), st.booleans())
-def test_a_draw_is_the_same_to_the_last_bit_in_any_company(jobs: Any, seed: int, is_half: bool) -> None:
-    """RNG-1"""
-    dtype = torch.bfloat16 if is_half else torch.float32
-    rows = [row_of("normal" if shape in ("banned", "huge") else shape, seed, 400).to(dtype) for _, shape in jobs]
-    together = [draw() for draw in row_draws([Sampler(each) for each, _ in jobs], torch.stack(rows))]
-    assert together == [Sampler(each).draw(row) for (each, _), row in zip(jobs, rows, strict=True)]
-
-
-def test_a_row_that_is_no_numbers_fails_alone_and_leaves_its_sampler_as_it_was() -> None:
-    """BAT-4"""
-    rows = torch.randn(3, 50, generator=torch.Generator().manual_seed(1))
-    rows[1, 7] = math.nan
-    samplers = [Sampler(SamplingParams(seed=i)) for i in range(3)]
-    first, second, third = row_draws(samplers, rows)
-    assert first() == Sampler(SamplingParams(seed=0)).draw(rows[0])
-    with pytest.raises(NumberError, match="at token 1"):
-        second()
-    assert third() == Sampler(SamplingParams(seed=2)).draw(rows[2])
-    assert [len(sampler.output_ids) for sampler in samplers] == [1, 0, 1]
-
-
-@pytest.mark.parametrize("shape", [(50,), (2, 50), (1, 1, 50)])
-def test_rows_and_samplers_must_match(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ParameterError, match="logits"):
-        row_draws([Sampler()], torch.zeros(shape))
 
 
 def test_rows_of_the_real_model_come_out_the_same_both_ways(default_model: Model) -> None:

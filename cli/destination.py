@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -16,6 +17,7 @@ from ..generation.errors import RunError, UsageError
 from .terminal import is_terminal
 
 _STANDARD_OUTPUT: Final = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
+_NO_ROOM: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _DESCRIPTOR: Final = re.compile(r"(?:/dev/fd|/proc/self/fd)/(\d{1,9})")
 
 
@@ -42,8 +44,11 @@ class Destination:
     ) -> None:
         if self._path is None:
             return
+        is_full = isinstance(error, OSError) and error.errno in _NO_ROOM
         try:
             self.stream.close()  # may find the disk full
+            if isinstance(error, OSError) and is_full:  # it was found before
+                raise error
             if self._aside is not None and self._is_kept:
                 os.replace(self._aside, self._path)
         except BrokenPipeError:

@@ -40,8 +40,8 @@ STAGE: Final = _record(
 )
 INTERVAL: Final = _record(
     {
-        "low": _NUMBER,
-        "high": _NUMBER,
+        "low": {"type": "number"},
+        "high": {"type": "number"},
         "low_closed": {"type": "boolean"},  # whether `low` itself belongs to it
         "high_closed": {"type": "boolean"},
     }

@@ -218,6 +218,20 @@ def test_a_full_disk_leaves_the_file_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
 
 
+@pytest.mark.parametrize("flags", [[], ["--jsonl"]])
+def test_a_disk_that_fills_up_while_it_is_written_is_named(folder: str, tmp_path: Path, flags: list[str]) -> None:
+    target = tmp_path / "out.txt"
+    target.write_text("old")
+    flags = [*flags, "--ignore-eos", "--max-new-tokens", "100", "-n", "40", "--no-stdin"]
+    script = 'ulimit -f 1; trap "" XFSZ; exec "$@"'
+    command = ["sh", "-c", script, "sh", *COMMAND, "run", "ab", "--raw", "-m", folder, "-o", str(target), *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith(f"minigen: --output '{target}' could not be written: File too large.\n")
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
 def test_a_file_may_have_the_longest_name(tmp_path: Path) -> None:
     target = tmp_path / ("n" * 255)
     with Destination(target) as destination:

@@ -217,6 +217,9 @@ def path(tmp_path: Path) -> Path:
     return target
 
 
+SPAN = {"high": 3, "low_closed": True, "high_closed": True}
+
+
 @pytest.mark.parametrize(
     ("number", "keys", "message"),
     [
@@ -242,6 +245,11 @@ def path(tmp_path: Path) -> Path:
         (2, {"entropy": "x" * 999}, r"line 3\): entropy must be a number or null, not 'x{199}…"),
         (2, {"texts": {"-1": "x"}}, r"line 3\): a token id must be a whole number, not '-1'"),
         (2, {"token": "\ud800"}, r"line 3\): token must be a text of whole characters"),
+        (
+            2,
+            {"margins": {"top_k": dict.fromkeys(["allowed", "picked"], {"low": None} | SPAN)}},
+            r"line 3\): margins.top_k must be null, not {'allowed': {'low': None",
+        ),
         (5, {"schema": 2}, r"line 6\): schema must be 1, not 2"),
         (5, {"event": "later"}, r"line 6\): a sample or a token should stand here"),
     ],

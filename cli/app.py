@@ -19,8 +19,10 @@ from . import options as o
 from .interrupts import Interruption, Interrupts
 from .notes import say, without_secrets
 from .run import run
+from .shared_line import line_end
 from .streams import flushed, hold_closed_descriptors, silence_output
 from .terminal import dress_help
+from .usage import usage_sentence
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _LATER: Final = {  # commands whose modules are imported when they are used
@@ -66,7 +68,7 @@ def _imported(name: str) -> Any:
     if hasattr(module, "app"):
         return typer.main.get_group(module.app)
     alone = typer.Typer(context_settings=_HELP, add_completion=False)
-    alone.command(name)(getattr(module, name))
+    alone.command(name, cls=getattr(module, "Command", None))(getattr(module, name))
     return typer.main.get_command(alone)
 
 
@@ -111,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _trace(is_debug)
             code = error.exit_code if error.format_message() else 0  # a group alone has shown its help
             if code:
-                say(_usage_sentence(error))
+                say(usage_sentence(error, given, typer.main.get_command(app)))
         except Exception as error:  # noqa: BLE001 -- whatever it is, it becomes a sentence and an exit code
             _trace(is_debug)
             if interrupts.exit_code is not None:  # a library has made a failure of its own of the signal
@@ -145,20 +147,6 @@ def _interrupted(interrupts: Interrupts) -> int:
     return interrupts.exit_code or _FAILED
 
 
-def _usage_sentence(error: typer.TyperException) -> str:
-    """Say what is wrong with a command line, and where help is."""
-    message = error.format_message().replace("Value error, ", "").rstrip(".")
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "minigen"
-    option = getattr(error, "option_name", "")
-    is_unknown = hasattr(error, "possibilities")
-    if is_unknown and (" " in option or not option.startswith("--") or not option[2:3].isalpha()):
-        return f'{message}. A prompt that starts with a dash goes after --: {command} -- "{option} ...".'
-    if "unexpected extra argument" in message and command.endswith(" run"):
-        return f"{message}. A prompt of several words goes in quotes, and options go before --."
-    return f"{message}{'' if message.endswith('?') else '.'} See {command} --help."
-
-
 def _unexpected_sentence(error: Exception, is_debug: bool) -> str:
     if isinstance(error, OSError) and error.strerror:
         where = f" ({error.filename})" if error.filename else ""
@@ -172,4 +160,4 @@ def _trace(is_debug: bool) -> None:
         import traceback
 
         with contextlib.suppress(OSError):
-            sys.stderr.write(without_secrets(traceback.format_exc()))
+            sys.stderr.write(line_end(sys.stderr) + without_secrets(traceback.format_exc()))

@@ -8,6 +8,7 @@ from ..generation.trace import Output
 from .coloring import Coloring, Measure
 from .painting import Cursor, ansi
 from .samples import Sample
+from .shared_line import line_end
 from .terminal import size_of
 from .views import TextView, View
 
@@ -87,13 +88,17 @@ class ListView:
             self._tokens.append(measured_token(output.draw, self._names, self._measure))
 
     def end(self, sample: Sample) -> None:
-        """Show what only a whole sample has, then the list."""
+        """Show what only a whole sample has, then its seed and the list."""
+        from rich.text import Text
+
         from .color_list import color_list
 
         self._inner.end(sample)
         if self._tokens:
-            self._console.print()  # first: text and list may go to the same place
-            for line in color_list(self._tokens, self._measure, width=self._console.width):
+            line_end(self._console.file)  # which this blank line is: text and list may go to the same place
+            self._console.print()
+            lines = color_list(self._tokens, self._measure, width=self._console.width)
+            for line in (Text(f"seed {sample.seed}"), *lines):
                 self._console.print(line, soft_wrap=True)
         self._tokens = []
 

@@ -52,7 +52,7 @@ class Destination:
             if self._aside is not None and self._is_kept:
                 os.replace(self._aside, self._path)
         except BrokenPipeError:
-            raise  # a reader that is gone is no failure
+            raise  # a reader that is gone is not a failure
         except OSError as failure:
             raise self.failure(failure) from failure
         finally:

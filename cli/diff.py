@@ -61,9 +61,9 @@ def diff(
 
     Then the tokens that gained most, and those that lost most.
 
-    Example: minigen diff -a "Translate:" -b "Translate to French:" --text " Bonjour"
+    Example: minigen diff -a "Say hi." -b "Say hi in French." --text " Bonjour"
 
-    Example: minigen diff --a-file old.txt --b-file new.txt --text-file answer.txt --chat
+    Example: minigen diff --a-file old.txt --b-file new.txt --text " Yes" --chat
     """
     from .diff_plan import diff_plan
     from .opening import opened_model

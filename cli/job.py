@@ -172,7 +172,7 @@ def _template(reader: Reader, given: Flags) -> str | None:
 
 
 def _check_syntax(template: str, path: Path) -> None:
-    """Refuse what is no template at all; its tags are the model library's to know."""
+    """Refuse what is not a template at all; its tags are the model library's to know."""
     from jinja2 import Environment, TemplateSyntaxError
 
     try:

@@ -48,6 +48,8 @@ Offline = Annotated[bool, typer.Option("--offline", help="Use what is on this di
 def list_models(as_json: AsJson = False) -> None:
     """List the presets' models and every model in the caches: name, source, size, and where it lies.
 
+    A terminal that is too narrow for all of it gets the names and sizes first; a file or a pipe gets all of it.
+
     Example: minigen models list
     """
     from .inventory import entries
@@ -56,11 +58,14 @@ def list_models(as_json: AsJson = False) -> None:
     if as_json:
         _print_json([entry.as_json() for entry in found])
         return
-    rows = [("NAME", "SOURCE", "SIZE", "WHERE")]
+    from .listing import Heading, print_list
+
+    rows = []
     for entry in found:
         size = bytes_text(entry.num_bytes) if entry.num_bytes is not None else "-"
         rows.append((entry.label, entry.source, size, str(entry.path) if entry.path else "not fetched"))
-    _print_rows(rows)
+    headings = [Heading("NAME", 0, 12), Heading("SOURCE", 2, 16), Heading("SIZE", 1), Heading("WHERE", 3, 24)]
+    print_list(headings, rows, has_titles=True)
 
 
 @app.command()

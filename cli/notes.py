@@ -9,6 +9,7 @@ import sys
 from typing import TextIO
 
 from .escaping import shown
+from .shared_line import line_end
 from .terminal import may_redraw, size_of
 
 _CLEAR_LINE = "\r\x1b[K"
@@ -20,7 +21,7 @@ def say(text: str, stream: TextIO | None = None) -> None:
     """Write one line, with the program's name, control characters visible and secrets left out."""
     target = stream or sys.stderr
     if target is not None:  # a program can be started without standard error
-        _send(target, f"minigen: {shown(without_secrets(text))}\n")
+        _send(target, f"{line_end(target)}minigen: {shown(without_secrets(text))}\n")
 
 
 def _send(stream: TextIO, text: str) -> None:
@@ -78,4 +79,4 @@ class Notes:
     def plain(self, text: str) -> None:
         """Write lines that were asked for."""
         self.clear()
-        _send(self._stream, f"{shown(text)}\n")
+        _send(self._stream, f"{line_end(self._stream)}{shown(text)}\n")

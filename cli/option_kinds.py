@@ -22,7 +22,7 @@ _EACH_TEXT = {  # a flag gives one text of the list
 
 
 CLEARED = ("bad_words", "dry_sequence_breakers")  # texts that a single empty value leaves none of
-IDS_WANTED = "token ids, 0 or more, parted by commas"
+IDS_WANTED = "token ids, 0 or more, separated by commas"
 _EMPTY = "A single '' is the empty list."
 
 
@@ -33,10 +33,22 @@ def number(flag: str, limits: Range) -> Callable[[str], int | float]:
         try:
             value = limits.kind(text)
         except ValueError:
-            raise ParameterError(flag, text, str(limits) if limits.kind is int else f"a number, {limits}") from None
-        return limits.check(flag, value)
+            raise ParameterError(flag, text, str(limits) if limits.kind is int else limits.after("a number")) from None
+        try:
+            return limits.check(flag, value)
+        except ParameterError as error:
+            raise ParameterError(flag, Typed(text.strip()), error.wanted) from None
 
     return parse
+
+
+class Typed(str):
+    """A number as it was typed, which a message shows without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def setting(name: str, short: str = "", *, about: str | None = None) -> Any:
@@ -73,7 +85,7 @@ def texts(name: str) -> Any:
 
 
 def token_ids(name: str) -> Any:
-    """Give the option of a setting that is a list of token ids; one value may hold several, parted by commas."""
+    """Give the option of a setting that is a list of token ids; one value may hold several, separated by commas."""
     return typer.Option(
         flag_of(name),
         metavar="ID,ID…",
@@ -107,6 +119,6 @@ def bias(text: str) -> tuple[int, float]:
         ) from None
 
 
-def switch(flags: str, about: str, panel: str) -> Any:
-    """Give an option that is on or off."""
+def switch(flags: str, about: str, panel: str | None) -> Any:
+    """Give an option that is on or off. panel: the group of help in which it stands; None beside --help."""
     return typer.Option(*flags.split(), help=about, metavar="", rich_help_panel=panel, show_default=False)

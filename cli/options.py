@@ -12,7 +12,7 @@ from .coloring import Measure
 from .option_kinds import number, setting, switch, words
 from .terminal import ColorChoice
 
-_INPUT, _MODEL, _OUTPUT, _WORLD = "Input", "Model", "Output", "World"
+_INPUT, _MODEL, _OUTPUT = "Input", "Model", "Output"
 
 
 def preset_names(incomplete: str) -> list[tuple[str, str]]:
@@ -142,19 +142,19 @@ Color = Annotated[
 Quiet = Annotated[bool, switch("-q --quiet", "Hide status, statistics and notes.", _OUTPUT)]
 Verbose = Annotated[bool, switch("-v --verbose", "Show every setting with its origin, and statistics.", _OUTPUT)]
 VerboseModel = Annotated[bool, switch("-v --verbose", "Show which model reads how many tokens.", _OUTPUT)]
-Debug = Annotated[bool, switch("--debug", "Show a traceback when something fails.", _OUTPUT)]
+Debug = Annotated[bool, switch("--debug", "Show a traceback when something fails.", None)]
 
 OutputFile = Annotated[
     Path | None,
     typer.Option(
-        "-o", "--output", metavar="FILE", rich_help_panel=_WORLD, show_default=False,
+        "-o", "--output", metavar="FILE", rich_help_panel=_OUTPUT, show_default=False,
         help="Write what comes out here instead of on standard output; - is standard output.",
     ),
 ]  # fmt: skip
 TraceFile = Annotated[
     Path | None,
     typer.Option(
-        "--trace", metavar="FILE", rich_help_panel=_WORLD, show_default=False,
+        "--trace", metavar="FILE", rich_help_panel=_OUTPUT, show_default=False,
         help="Keep the run for minigen replay and minigen report.",
     ),
 ]  # fmt: skip
@@ -162,18 +162,18 @@ TraceWidth = Annotated[
     int | None,
     typer.Option(
         "--trace-width", metavar="NUMBER", parser=number("--trace-width", Range(int, 1, 1_000_000)),
-        rich_help_panel=_WORLD, help="Logits that --trace keeps of each step (default: 1024).",
+        rich_help_panel=_OUTPUT, help="Logits that --trace keeps of each step (default: 1024).",
     ),
 ]  # fmt: skip
-Offline = Annotated[bool, switch("--offline", "Use what is on this disk; open no connection.", _WORLD)]
-NoStdin = Annotated[bool, switch("--no-stdin", "Leave standard input alone.", _WORLD)]
+Offline = Annotated[bool, switch("--offline", "Use what is on this disk; open no connection.", _MODEL)]
+NoStdin = Annotated[bool, switch("--no-stdin", "Leave standard input alone.", _INPUT)]
 TrustRemoteCode = Annotated[
-    bool, switch("--trust-remote-code", "Allow Python code that comes with the model to run.", _WORLD)
+    bool, switch("--trust-remote-code", "Allow Python code that comes with the model to run.", _MODEL)
 ]
 Version = Annotated[
     bool,
     typer.Option(
-        "--version", metavar="", is_eager=True, callback=show_version, show_default=False, rich_help_panel=_WORLD,
+        "--version", metavar="", is_eager=True, callback=show_version, show_default=False,
         help="Show the version.",
     ),
 ]  # fmt: skip

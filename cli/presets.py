@@ -46,7 +46,10 @@ def list_presets(as_json: AsJson = False) -> None:
         ]
         typer.echo(line_of(fields, is_ascii=not is_unicode(sys.stdout)))
         return
-    _print_table([(item.name, _kind(item), shown_in_cell(item.description)) for item in items])
+    from .listing import Heading, print_list
+
+    rows = [(item.name, _kind(item), item.description) for item in items]
+    print_list([Heading("", 0, 12), Heading("", 1), Heading("", 2, 16)], rows, has_titles=False)
 
 
 @app.command()
@@ -138,9 +141,15 @@ def new(
     from ..presets.drafts import create
     from ..presets.finding import builtin_names
 
-    typer.echo(str(create(name, parent or presets.DEFAULT)))
+    path = create(name, parent or presets.DEFAULT)
+    typer.echo(str(path))
     if name in builtin_names():
-        typer.echo(f"This preset takes the place of the built-in {name}.", err=True)
+        typer.echo(
+            shown_in_cell(
+                f"This preset takes the place of the built-in {name}, which comes back once {path} is deleted."
+            ),
+            err=True,
+        )
 
 
 @app.command()

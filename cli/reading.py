@@ -40,10 +40,12 @@ class Reader:
         stdin: Stdin | None,
         *,
         note: Callable[[str], None] = lambda text: None,
+        warn: Callable[[str], None] = lambda text: None,
         limit: int = MAX_BYTES,
         patience: float = 1.0,  # seconds of waiting before a note
     ) -> None:
         self._stdin, self._note, self._patience = stdin, note, patience
+        self.warn = warn
         self._limit = self._left = limit
         self.has_read_stdin = False
 
@@ -150,7 +152,10 @@ def read_prompt(
     head = reader.stdin() if argument == _STDIN else reader.argument(argument, f"the {noun}") if argument else ""
     parts = [reader.file(path) for path in files]
     parts += [reader.stdin()] if is_last else []
-    text = _joined(head if argument != _STDIN else None, head, parts)
+    typed = head if argument != _STDIN else None
+    if typed is not None and PLACE in typed and not any(parts):
+        reader.warn(f"warning: {PLACE} in the {noun} stays as it is: neither --file nor standard input gave a text.")
+    text = _joined(typed, head, parts)
     if not text and argument not in (None, _STDIN):
         raise PromptError(f"The {noun} is empty.")
     if not text:

@@ -103,7 +103,8 @@ def _sample(trace: Trace, index: int) -> TracedSample:
     if not count:
         raise UsageError(f"The trace {trace.name} ends before its first token: there is nothing to draw again.")
     if index >= count:
-        raise ParameterError("--sample", index, f"a whole number, 0 to {count - 1}" if count > 1 else "0, the only one")
+        wanted = f"a whole number between 0 and {count - 1}" if count > 1 else "0, the only one"
+        raise ParameterError("--sample", index, wanted)
     return trace.samples[index]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,7 @@ def report(
 
     Example: minigen report run.trace -o report.html
 
-    Example: minigen report run.trace --svg --color-by surprisal --token 3 -o run.svg
+    Example: minigen report run.trace --svg --color-by rank --token 3 -o run.svg
     """
     from .trace_reading import read_trace
 
@@ -102,13 +103,18 @@ class Look:
 def _check(file: Path, output: Path | None, look: Look) -> None:
     """Refuse flags that a page has no use for, and places where it cannot go."""
     from ..generation.errors import UsageError
+    from .destination import is_standard_output
+    from .reading import names_stdin
     from .terminal import is_terminal
 
     if not look.is_svg and (look.tokens or any(each is not None for each in (look.measure, look.sample, look.columns))):
         raise UsageError("--color-by, --token, --sample and --columns need --svg: on the page they can be chosen.")
-    if output is None and is_terminal(sys.stdout):
-        example = "run.svg" if look.is_svg else "report.html"
-        raise UsageError(f"The {look.name} would fill the terminal: name a file for it, such as --output {example}.")
+    if (output is None or is_standard_output(output)) and is_terminal(sys.stdout):
+        example = ("run" if names_stdin(file) else file.stem) + (".svg" if look.is_svg else ".html")
+        raise UsageError(
+            f"The {look.name} would fill the terminal: name a file for it, such as -o {shlex.quote(example)}, or lead "
+            "it into a pipe."
+        )
     if output is not None and _are_same(file, output):
         raise UsageError(f"--output {str(output)!r} is the trace itself: give the {look.name} another name.")
 
@@ -131,7 +137,7 @@ def _drawn(trace: Trace, look: Look) -> str:
 
 
 def _deliver(page: str, output: Path | None, look: Look, notes: Notes) -> None:
-    """Write what was made, and say how large it is where it went into a file."""
+    """Write what was made, and where it went into a file say which, and how large it is."""
     from ..generation.progress import bytes_text
     from .destination import Destination
 
@@ -140,7 +146,7 @@ def _deliver(page: str, output: Path | None, look: Look, notes: Notes) -> None:
             destination.stream.reconfigure(encoding="utf-8", newline="")  # which the page says of itself
         _write(page, destination)
     if destination.is_file:
-        notes.note(f"The {look.name} has {bytes_text(len(page.encode()))}: {output}")
+        notes.note(f"Wrote {output} ({bytes_text(len(page.encode()))}).")
 
 
 def _write(page: str, destination: Destination) -> None:
@@ -150,7 +156,7 @@ def _write(page: str, destination: Destination) -> None:
         destination.stream.flush()
     except OSError as error:
         if isinstance(error, BrokenPipeError) or not destination.is_file:
-            raise  # a reader that is gone is no failure; of standard output there is no name to tell
+            raise  # a reader that is gone is not a failure; of standard output there is no name to tell
         raise destination.failure(error) from error
     destination.keep()
 

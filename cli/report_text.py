@@ -9,7 +9,7 @@ from .escaping import shown_in_cell
 from .token_names import unnamed
 
 TEXT: Final = 0  # the token wrote its piece
-SPECIAL: Final = 1  # it steers the model and is no text
+SPECIAL: Final = 1  # it steers the model and is not text
 SILENT: Final = 2  # what it wrote stands with a later token, as a part of a character does
 CUT: Final = 3  # it, or its end, is not in the text: a stop string took it
 _BROKEN: Final = "\ufffd"

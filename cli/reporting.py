@@ -68,16 +68,12 @@ class Report:
         if self._run.settings["order"].value != "minigen" and self._inspected is None:
             self._notes.note(order_note(sample))
         if self._has_statistics and (self._is_verbose or self._run.num_samples == 1):
-            self._say(statistics_line(sample, self._run.device))
+            self._notes.plain(statistics_line(sample, self._run.device))
 
     def total(self, stats: RunStats) -> None:
         """Show the statistics of all samples together, where there are several. stats: their tokens, in one count."""
         if self._has_statistics and self._run.num_samples > 1:
-            self._say(total_line(stats, self._endings, self._run.device))
-
-    def _say(self, line: str) -> None:
-        may_share_a_line = is_terminal(sys.stderr) and not is_terminal(sys.stdout)  # as before `| cat`
-        self._notes.plain("\n" * may_share_a_line + line)
+            self._notes.plain(total_line(stats, self._endings, self._run.device))
 
 
 def order_note(sample: Sample) -> str:

@@ -47,10 +47,10 @@ Options = Annotated[
 ]  # fmt: skip
 Expect = Annotated[
     str | None,
-    _option("--expect", "Exit 0 if this continuation of TEXT has the probability --min-prob at least, else 1."),
+    _option("--expect", "Exit 0 if this continuation of TEXT has at least the probability --min-prob, else 1."),
 ]
 MinProb = Annotated[
-    float | None, _number("--min-prob", Range(float, 0, 1), "The least probability that passes (0 to 1).")
+    float | None, _number("--min-prob", Range(float, 0, 1), "The least probability that passes (between 0 and 1).")
 ]
 TopSurprising = Annotated[
     int | None,
@@ -104,7 +104,7 @@ def score(
 
     Example: minigen score "The capital of France is" --options " Paris, Lyon"
 
-    Example: minigen score "The capital of France is" --expect " Paris" --min-prob 0.5
+    Example: minigen score "France's capital is" --expect " Paris" --min-prob 0.5
     """
     from .score_plan import score_plan
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..generation.errors import UsageError
+from ..generation.errors import ParameterError, UsageError
 from ..generation.ranges import Range
 from .contradictions import refuse_lone_system, refuse_together
 from .notes import Notes
@@ -54,20 +54,22 @@ def score_plan(params: Mapping[str, Any], notes: Notes) -> ScorePlan:
 
 
 def split_options(values: Sequence[str]) -> tuple[str, ...]:
-    r"""Part values at their commas, spaces kept; `\,` is a comma and `\\` a backslash.
+    r"""Split values at their commas, spaces kept; `\,` is a comma and `\\` a backslash.
 
     Raises UsageError for an empty text or a repeated one.
     """
-    texts = [text for value in values for text in _parted(value)]
+    if "" in values:
+        raise ParameterError("--options", "", 'texts separated by commas, such as " Paris, Lyon"')
+    texts = [text for value in values for text in _separated(value)]
     for i, text in enumerate(texts):
         if not text:
-            raise UsageError("--options holds an empty text: part the texts by single commas.")
+            raise UsageError("--options holds an empty text: separate the texts by single commas.")
         if text in texts[:i]:
             raise UsageError(f"--options names {text!r} twice.")
     return tuple(texts)
 
 
-def _parted(value: str) -> list[str]:
+def _separated(value: str) -> list[str]:
     texts = [""]
     for piece in _MARKS.split(value):
         if piece == ",":

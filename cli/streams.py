@@ -14,7 +14,7 @@ from .terminal import is_terminal
 def flushed(code: int, failed: int) -> int:
     """Send what is left in the streams and give the exit code: `failed` in place of 0 where the disk refused.
 
-    A reader that is gone is no failure.
+    A reader that is gone is not a failure.
     """
     for stream in (sys.stderr, sys.stdout):
         try:

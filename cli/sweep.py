@@ -48,9 +48,9 @@ def sweep(
 
     The same seeds serve every combination, so two texts are the same until a setting parts them.
 
-    Example: minigen sweep "Write a haiku." --temperature 0.2,0.7,1.2 --top-p 0.8,0.95 --seeds 4
+    Example: minigen sweep "Write a haiku." --temperature 0.2,0.7,1.2 --seeds 4
 
-    Example: minigen sweep "Once upon a time" --raw --min-p 0,0.05,0.1 --seed 7 --show
+    Example: minigen sweep "Once upon a time" --raw --min-p 0,0.1 --show
     """
     from .sweep_plan import sweep_plan
 
@@ -71,7 +71,7 @@ def _execute(plan: SweepPlan, notes: Notes, interrupts: Interrupts) -> int:
         from ..generation.engine import MAX_RUNNING, Engine
         from ..generation.sampler import choose_seed
         from .sweep_loop import Sweeping
-        from .sweep_telling import live_view, reporter, say_how, say_speed, tell_results
+        from .sweep_telling import live_view, reporter, say_how, tell_results
         from .sweep_texts import Board
 
         seed = combinations[0].settings.params.seed
@@ -85,8 +85,7 @@ def _execute(plan: SweepPlan, notes: Notes, interrupts: Interrupts) -> int:
         code = sweeping.run()
         seconds = time.perf_counter() - began
         if any(text.is_there for text in board.in_turn):
-            tell_results(plan, board, model, destination)
-            say_speed(plan, board, seconds, notes)
+            tell_results(plan, board, model, destination, seconds, notes)
         return code
 
 

@@ -59,5 +59,13 @@ def progress_text(board: Board, seconds: float) -> str:
 
 def speed_text(board: Board, seconds: float) -> str:
     """Say how much was written in how long: `345 tokens · 6.1 s · 56.7 tok/s`."""
-    num_tokens = sum(len(text.token_ids) for text in board.in_turn)
-    return f"{num_tokens:,} tokens · {seconds:.1f} s · {num_tokens / max(seconds, 1e-9):.1f} tok/s"
+    return " · ".join([f"{_num_tokens(board):,} tokens", *speed(board, seconds)])
+
+
+def speed(board: Board, seconds: float) -> list[str]:
+    """Say how long it took, and how fast that was: `6.1 s`, `56.7 tok/s`."""
+    return [f"{seconds:.1f} s", f"{_num_tokens(board) / max(seconds, 1e-9):.1f} tok/s"]
+
+
+def _num_tokens(board: Board) -> int:
+    return sum(len(text.token_ids) for text in board.in_turn)

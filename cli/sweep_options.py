@@ -13,7 +13,8 @@ from ..generation.orders import ORDERS
 from ..generation.ranges import RANGES
 from ..presets.spelling import flag_of
 from .option_groups import SAMPLING
-from .option_kinds import SAMPLING_PANEL, number, switch
+from .option_kinds import SAMPLING_PANEL, Typed, number, switch
+from .setting_words import written
 
 LISTED: Sequence[str] = (*(name for name in SAMPLING if name in RANGES), "order")  # the seed is one, but no axis
 
@@ -40,13 +41,15 @@ _SEED = "The first seed (the others count on from it), or the seeds themselves."
 
 
 def values_of(flag: str, read: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
-    """Give a parser of values parted by commas, spaces allowed. read: gives one value, or raises ParameterError."""
+    """Give a parser of values separated by commas, spaces allowed. read: gives one value, or raises ParameterError."""
 
     def parse(text: str) -> tuple[Any, ...]:
+        if "," not in text:
+            return (_alone(flag, text.strip(), read),)
         parts = [part.strip() for part in text.split(",")]
         if not all(parts):
             raise UsageError(
-                f"{flag} {text!r} has a comma without a value: part values by single commas, "
+                f"{flag} {text!r} has a comma without a value: separate values by single commas, "
                 f'and put a list with spaces in quotes, such as {flag} "1, 2".'
             )
         return tuple(map(read, parts))
@@ -54,12 +57,22 @@ def values_of(flag: str, read: Callable[[str], Any]) -> Callable[[str], tuple[An
     return parse
 
 
+def _alone(flag: str, text: str, read: Callable[[str], Any]) -> Any:
+    """Read the one value that is given; of what cannot be read say that several are separated by commas."""
+    try:
+        return read(text)
+    except ParameterError as error:
+        if isinstance(error.value, Typed):  # a number out of its range
+            raise
+        raise ParameterError(flag, text, f"{error.wanted}, or several separated by commas") from None
+
+
 def joined_values(name: str, parts: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     """Join the values of an option that may be given several times. Raises UsageError for a value named twice."""
     values = tuple(value for part in parts for value in part)
     for i, value in enumerate(values):
         if value in values[:i]:
-            raise UsageError(f"{flag_of(name)} names {value} twice: give each value once.")
+            raise UsageError(f"{flag_of(name)} names {written(value)} twice: give each value once.")
     return values
 
 

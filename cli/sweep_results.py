@@ -30,8 +30,19 @@ class Names(Protocol):
     def label(self, token_id: int) -> str: ...
 
 
-def print_results(board: Board, summaries: Sequence[Summary], console: Console, names: Names, text_of: TextOf) -> None:
-    """Write the table, a line for each combination that parts from the first, and which seeds there were."""
+def print_results(
+    board: Board,
+    summaries: Sequence[Summary],
+    console: Console,
+    names: Names,
+    text_of: TextOf,
+    *,
+    speed: Sequence[str] = (),
+) -> None:
+    """Write the table, a line for each combination that parts from the first, and which seeds there were.
+
+    speed: what is said of it besides.
+    """
     from rich.console import Group
     from rich.text import Text
 
@@ -50,7 +61,8 @@ def print_results(board: Board, summaries: Sequence[Summary], console: Console, 
     for lines in (named, told):
         if lines:
             console.print(Group(Text(), *(Text(line, no_wrap=True) for line in lines)), soft_wrap=True)
-    console.print(Group(Text(), *filled([Text(part, no_wrap=True) for part in totals(board)], width)), soft_wrap=True)
+    parts = [Text(part, no_wrap=True) for part in [*totals(board), *speed]]
+    console.print(Group(Text(), *filled(parts, width)), soft_wrap=True)
 
 
 def parting_text(parting: Parting, names: Names, text_of: TextOf) -> str:

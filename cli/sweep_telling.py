@@ -15,7 +15,7 @@ from .reporting import settings_text
 from .samples import Run
 from .setting_words import written
 from .sweep_documents import combination_record, text_record
-from .sweep_live import HiddenView, LiveTable, speed_text
+from .sweep_live import HiddenView, LiveTable, speed, speed_text
 from .sweep_results import print_results, print_texts
 from .sweep_texts import Board, SweptText, summary_of
 from .terminal import console_for, is_terminal, may_redraw
@@ -80,24 +80,29 @@ def reporter(plan: SweepPlan, board: Board, destination: Destination) -> Callabl
     return report
 
 
-def tell_results(plan: SweepPlan, board: Board, model: Model, destination: Destination) -> None:
-    """Write what each combination has come to."""
+def tell_results(
+    plan: SweepPlan, board: Board, model: Model, destination: Destination, seconds: float, notes: Notes
+) -> None:
+    """Write what each combination has come to, and how fast it went where that is wanted."""
     summaries = [summary_of(texts, board.texts[0], board.seeds) for texts in board.texts]
     names = TokenNames(model.tokenizer)
     if plan.given.jsonl:
         shared = {"model": model.name, "preset": plan.job.preset.name, "prompt": plan.job.prompt}
         for each, summary in zip(board.combinations, summaries, strict=True):
             _write(destination, combination_record(each, summary, board.seeds, **shared, text_of=names.text))
+        _say_speed(plan, board, seconds, notes)
         return
     console = console_for(destination.stream, plan.given.color)
     decode = partial(model.tokenizer.decode, skip_special_tokens=True, clean_up_tokenization_spaces=False)
     if plan.shows_texts:
         print_texts(board, summaries, console, decode)
-    print_results(board, summaries, console, names, decode)
+    is_one_screen = destination.is_terminal and is_terminal(sys.stderr) and not plan.given.quiet
+    print_results(board, summaries, console, names, decode, speed=speed(board, seconds) if is_one_screen else ())
+    if not is_one_screen:
+        _say_speed(plan, board, seconds, notes)
 
 
-def say_speed(plan: SweepPlan, board: Board, seconds: float, notes: Notes) -> None:
-    """Show how fast it went, where that is wanted."""
+def _say_speed(plan: SweepPlan, board: Board, seconds: float, notes: Notes) -> None:
     if plan.given.verbose or (is_terminal(sys.stderr) and not plan.given.quiet):
         notes.plain(speed_text(board, seconds))
 

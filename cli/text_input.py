@@ -12,7 +12,7 @@ from .reading import Reader, names_stdin, read_prompt, standard_input
 
 def reader_for(notes: Notes, *, no_stdin: bool) -> Reader:
     """Give a reader of arguments, files and, unless that is forbidden, standard input."""
-    return Reader(None if no_stdin else standard_input(), note=notes.note)
+    return Reader(None if no_stdin else standard_input(), note=notes.note, warn=notes.warn)
 
 
 def read_text(

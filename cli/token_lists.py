@@ -29,7 +29,7 @@ class Counts:
     special_tokens: int
     text_tokens: int  # those that hold something of what the user gave
     bytes: int  # of TEXT, in UTF-8
-    words: int  # of TEXT, parted by white space
+    words: int  # of TEXT, separated by white space
 
     @property
     def tokens_per_byte(self) -> float | None:

@@ -25,7 +25,7 @@ def read_trace(path: Path) -> Trace:
     """Read a trace; `-` is standard input.
 
     A run that was killed leaves a file that ends early: it is read as far as it goes, and `warnings` says so.
-    Raises UsageError, with file and line, for anything else that is no trace.
+    Raises UsageError, with file and line, for anything else that is not a trace.
     """
     is_stdin = names_stdin(path)
     name = "standard input" if is_stdin else repr(str(path))
@@ -164,7 +164,7 @@ class _Reading:
 
     def _refuse(self, why: str) -> NoReturn:
         if self._header is None:
-            raise UsageError(f"{self._name} is no trace that minigen run --trace wrote (line {self._line}): {why}.")
+            raise UsageError(f"{self._name} is not a trace that minigen run --trace wrote (line {self._line}): {why}.")
         raise UsageError(f"The trace {self._name} is damaged (line {self._line}): {why}.")
 
 
@@ -179,4 +179,4 @@ def _is_later(version: Any) -> bool:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from ..generation.trace import Output
 from .escaping import shown
 from .samples import Sample
+from .shared_line import line_end, wrote
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -72,6 +73,7 @@ class TextView:
         self._out.write(text)
         self._out.flush()
         self._ends_line = text.endswith("\n")
+        wrote(text, self._out)
 
 
 class TableView:
@@ -113,5 +115,6 @@ class TableView:
     def _print(self, lines: Sequence[RenderableType]) -> None:
         from rich.console import Group
 
-        self._console.print()  # first: text and tables may go to the same place
+        line_end(self._console.file)  # which this blank line is: text and tables may go to the same place
+        self._console.print()
         self._console.print(Group(*lines), soft_wrap=True)

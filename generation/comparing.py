@@ -73,7 +73,7 @@ def compare(
 ) -> Iterator[list[Comparison]]:
     """Yield the comparisons of the ids of one continuation after two contexts, block by block, in order.
 
-    A context without ids tells nothing about the first id. Raises NumberError where the logits are no numbers,
+    A context without ids tells nothing about the first id. Raises NumberError where the logits are not numbers,
     OutOfMemory.
     """
     rows_a, rows_b = Rows(model), Rows(model)

@@ -12,7 +12,7 @@
         │   ├── DiskError         the disk is full or cannot be written
         │   └── HashError         other bytes came than were meant
         ├── OutOfMemory         the device has no room left
-        └── NumberError         the model gave logits that are no numbers
+        └── NumberError         the model gave logits that are not numbers
 
 A message is one plain sentence: what is wrong, the value, what would be right.
 """
@@ -73,7 +73,7 @@ class OutOfMemory(RunError):  # noqa: N818 - the field's words
 
 
 class NumberError(RunError):
-    """The model gave logits that are no numbers."""
+    """The model gave logits that are not numbers."""
 
     @classmethod
     def of_logits(cls, place: str) -> "NumberError":

@@ -44,7 +44,7 @@ def inspect_folder(path: Path, *, trust_remote_code: bool) -> None:
         raise SourceError(f"There is no such folder: {str(path)!r}.")
     config_file = path / "config.json"
     if not config_file.is_file():
-        raise SourceError(f"{path} has no config.json, so it is no model folder.")
+        raise SourceError(f"{path} has no config.json, so it is not a model folder.")
     for pattern in _MODEL_FILES:
         for file in path.glob(pattern):
             _require_inside(file, path)
@@ -133,7 +133,7 @@ def _check_code(path: Path) -> None:
 def _check_type(config: dict[str, Any], file: Path) -> None:
     kind, architectures = config.get("model_type"), config.get("architectures")
     if not isinstance(kind, str) or not kind:
-        raise SourceError(f"{file} names no model_type, so it is no language model's.")
+        raise SourceError(f"{file} names no model_type, so it is not a language model's.")
     names = list(_strings(architectures))
     is_causal = any(name.endswith(_CAUSAL) or name in _ALSO_CAUSAL for name in names)
     if not is_causal and (names or kind in _OTHER_TYPES):

@@ -105,7 +105,7 @@ def _read_tensors(path: Path, config: Any, dtype: Any) -> dict[str, Any]:
 
 
 def _read_extras(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Read the tensors that are no weights of the network, if the file has any: numpy arrays by name."""
+    """Read the tensors that are not weights of the network, if the file has any: numpy arrays by name."""
     extras = {name for name in names if name == _ROPE_FACTORS or name.endswith(_DERIVED)}
     if not extras:
         return {}

@@ -53,9 +53,11 @@ def fetch(
         return found
     if offline or constants.is_offline_mode():
         flag = "--offline" if offline else "the variable HF_HUB_OFFLINE"
+        how = "complete in" if _is_begun(source) else "in"
+        name = source.repo if source.revision is None else f"{source.repo} --revision {source.revision}"
         raise FetchError(
-            f"The hub model {source.repo} is not complete in the cache folder {constants.HF_HUB_CACHE} "
-            f"and {flag} forbids fetching it."
+            f"The hub model {source.repo} is not {how} the cache folder {constants.HF_HUB_CACHE}, "
+            f"and {flag} forbids fetching it: run minigen models pull {name} without it first."
         )
     bind_client()
     try:
@@ -107,9 +109,9 @@ def _ask(source: HubSource) -> tuple[str, dict[str, int]]:
         return commit, {entry.path: entry.size for entry in tree if isinstance(entry, RepoFile)}
     except HfHubHTTPError:
         raise
-    except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:  # a page that is no hub's answer
+    except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:  # not a hub's answer
         raise FetchError(
-            f"The hub model {source.repo} could not be fetched: what answered is no hub; "
+            f"The hub model {source.repo} could not be fetched: what answered is not a hub; "
             "check HF_ENDPOINT, the proxy, and whether this network wants a log-in first."
         ) from error
 
@@ -157,6 +159,12 @@ def _cached_commit(source: HubSource) -> str | None:
     except (RevisionResolutionError, OSError):
         return None
     return commit if _COMMIT.fullmatch(commit) else None
+
+
+def _is_begun(source: HubSource) -> bool:
+    """Whether some of the model is in the hub's cache."""
+    commit = _cached_commit(source)
+    return commit is not None and _snapshot(source, commit).is_dir()
 
 
 def _snapshot(source: HubSource, commit: str) -> Path:

@@ -12,6 +12,7 @@ from .store import FULL
 _CONNECT_SECONDS = 3.0
 _ANSWER_SECONDS = 5.0  # for a question to the hub
 _BODY_SECONDS = 8.0  # for the next piece of a file
+_OTHERWISE = "check the network, or use a model that is on this machine (minigen models list)"
 
 Result = TypeVar("Result")
 
@@ -98,7 +99,13 @@ def explain(error: Exception, source: HubSource) -> MinigenError:
                 return _refused(cause.response.status_code, _is_unknown(cause), source)
             case OSError() if cause.errno in FULL:
                 return FetchError(f"The disk became full while {source.repo} was downloaded.")
-    return FetchError(f"The hub model {source.repo} could not be fetched: {_reason(error)}.")
+    return FetchError(f"{_named(source)} could not be fetched: {_reason(error)}.")
+
+
+def _named(source: HubSource) -> str:
+    """Begin a sentence about the model; a name without an owner may have been meant for a folder."""
+    folder = "" if "/" in source.repo else f"There is no folder {source.repo} here, and "
+    return f"{folder}{'the' if folder else 'The'} hub model {source.repo}"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -130,11 +137,14 @@ def _gated(source: HubSource) -> str:
 
 def _refused(status: int, is_unknown: bool, source: HubSource) -> MinigenError:
     """The error for an HTTP status that the hub answered with."""
-    name = f"The hub model {source.repo}"
+    name = _named(source)
     if is_unknown and status == 404:
-        return SourceError(f"{name} does not exist: check the name.")
+        return SourceError(f"{name} does not exist: check the name; minigen models list shows what is here.")
     if is_unknown:
-        return SourceError(f"{name} does not exist or is private: check the name, or log in with `hf auth login`.")
+        return SourceError(
+            f"{name} does not exist or is private: check the name, or log in with `hf auth login`; "
+            "minigen models list shows what is here."
+        )
     if status == 401:
         return FetchError(f"The hub did not accept your token for {source.repo}: log in again with `hf auth login`.")
     if status == 403:
@@ -153,13 +163,13 @@ def _reason(error: Exception) -> str:
     httpx = _utils().httpx
     causes = list(_causes(error))
     if any(isinstance(cause, (httpx.TimeoutException, TimeoutError)) for cause in causes):
-        return "the hub did not answer in time; check the network, or use a model that is on this machine"
+        return f"the hub did not answer in time; {_OTHERWISE}"
     if any(isinstance(cause, httpx.ProxyError) for cause in causes):
         return "the proxy refused the connection; check HTTPS_PROXY"
     for cause in causes:
         if isinstance(cause, httpx.NetworkError):
             told = str(cause).splitlines()[0] if str(cause) else "the connection broke"
-            return f"the hub cannot be reached ({told}); check the network, or use a model that is on this machine"
+            return f"the hub cannot be reached ({told}); {_OTHERWISE}"
     if isinstance(error, OSError) and error.strerror:
         return f"it could not be written ({error.strerror})"
     return "the answer was cut short or is not a hub's; try again, and check HF_ENDPOINT and the proxy"

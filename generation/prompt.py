@@ -151,7 +151,7 @@ def _ids_of(tokenizer: Any, text: str) -> tuple[int, ...]:
 
 
 def _check_message(message: Any) -> None:
-    """Raise PromptError for what is no message of two texts."""
+    """Raise PromptError for what is not a message of two texts."""
     given = [message.get(name) for name in ("role", "content")] if isinstance(message, Mapping) else [None]
     if not all(isinstance(text, str) for text in given):
         raise PromptError(f"A message must be a role and a content, both texts, not {message!r}.")

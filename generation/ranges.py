@@ -22,14 +22,15 @@ class Range:
     is_low_open: bool = False  # True: `low` itself is not allowed
 
     def __str__(self) -> str:
-        whole = "a whole number, " if self.kind is int else ""
-        if self.high is None:
-            return f"{whole}{self.low:g} or more"
-        if self.high == MAX_SEED:
-            return f"{whole}{self.low:g} to 2^63-1"
-        if self.is_low_open:
-            return f"{whole}above {self.low:g} and at most {self.high:g}"
-        return f"{whole}{self.low:g} to {self.high:g}"
+        return self.after("a whole number" if self.kind is int else "")
+
+    def after(self, noun: str) -> str:
+        """Say after a noun which numbers these are: `a number between 0 and 1`, `a whole number, 0 or more`."""
+        high = "2^63-1" if self.high == MAX_SEED else f"{self.high:.15g}" if self.high is not None else ""
+        if high and not self.is_low_open:
+            return f"{noun} between {self.low:g} and {high}".lstrip()
+        bounds = f"above {self.low:g} and at most {high}" if high else f"{self.low:g} or more"
+        return f"{noun}, {bounds}" if noun else bounds
 
     def check(self, name: str, value: Any) -> int | float:
         """Give `value` as the range's kind of number; raise ParameterError for anything else."""
@@ -38,7 +39,7 @@ class Range:
         is_high_enough = number > self.low if self.is_low_open else number >= self.low
         if not (is_low_enough and is_high_enough and number < math.inf):  # NaN fails every comparison
             is_number = self.kind is int or not math.isnan(number)
-            raise ParameterError(name, value, str(self) if is_number else f"a number, {self}")
+            raise ParameterError(name, value, str(self) if is_number else self.after("a number"))
         return number
 
 

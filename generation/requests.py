@@ -61,7 +61,7 @@ class Requests:
         return self._last_words[1]
 
     def _checked_ids(self, name: str, ids: Iterable[Any]) -> tuple[int, ...]:
-        """Give ids of any library's whole numbers as Python's own; raise ParameterError for one that is no token's."""
+        """Give ids of any library's whole numbers as Python's own; ParameterError for one that is not a token's."""
         checked = []
         for token_id in ids:
             number = token_id if type(token_id) is int else as_number(int, token_id)

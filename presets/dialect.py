@@ -55,7 +55,7 @@ def kind_of(node: yaml.Node) -> str | None:
 
 
 def scalar_of(kind: str, text: str) -> str | int | float | bool | None:
-    """Turn a scalar's text into its value; raise ValueError where the text is no such thing."""
+    """Turn a scalar's text into its value; raise ValueError where the text is not one."""
     if kind == "null":
         return None
     if kind == "bool":

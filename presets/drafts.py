@@ -61,9 +61,10 @@ def draft(name: str, parent: Preset, reference: str) -> str:
     """Write a preset that extends `parent`, with each setting and its present value as a comment."""
     model, prompt = parent.model, parent.prompt
     source = getattr(model.sources[-1], "repo", "OWNER/NAME")
+    about = f"{name}, based on {parent.name}" if reference != name else f"The built-in {name} with changes"
     head = _HEAD.format(
         name=name,
-        description=_yaml(f"{name}, based on {parent.name}"),
+        description=_yaml(about),
         parent=_yaml(reference),
         source=source,
         device=model.device,

@@ -61,7 +61,7 @@ def _explained(item: dict[str, Any], document: Document) -> tuple[int, str]:
 
 
 def _wrong_key(entry: Any) -> str | int | None:
-    """Give the key of the entry of `logit_bias` that the check names, where it is no token id."""
+    """Give the key of the entry of `logit_bias` that the check names, where it is not a token id."""
     key = next(iter(entry), None) if isinstance(entry, dict) and len(entry) == 1 else None
     return None if isinstance(key, int) and key >= 0 else key
 

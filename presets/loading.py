@@ -149,7 +149,7 @@ def _warnings(sampling: dict[str, Any], places: dict[str, Place]) -> tuple[str, 
     r"""Warn of texts with a backslash and an n, which was most likely meant as a line break."""
     doubtful = [name for name in TEXTS if any(r"\n" in text for text in sampling.get(name, ()))]
     return tuple(
-        f"{places[f'sampling.{name}']}: sampling.{name} holds a backslash and an n, which is no line break; "
+        f"{places[f'sampling.{name}']}: sampling.{name} holds a backslash and an n, which is not a line break; "
         r'in double quotes, "\n" is one.'
         for name in doubtful
     )

@@ -68,7 +68,7 @@ def check_flags(flags: Mapping[str, Any]) -> None:
     """Check the flags alone, before any model is loaded; a ParameterError names the flag: `--top-p must be …`."""
     for name, value in flags.items():
         if name not in {*SAMPLING, *RANGES, *OTHERS, "model"}:
-            raise TypeError(f"{name} is no setting.")
+            raise TypeError(f"{name} is not a setting.")
         if value is None or name == "model":
             continue
         try:

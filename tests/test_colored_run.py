@@ -41,13 +41,14 @@ def test_a_pipe_gets_exact_bytes_and_a_list_elsewhere(
     said = capsys.readouterr()
     assert said.out == TEXT
     lines = said.err.splitlines()
-    assert lines[:3] == [
+    assert lines[:4] == [
         "",
+        "seed 1",
         "marks by prob: likely  # 0.9+  ## 0.5+  ### 0.1+  #### 0.01+  ##### less  rare",
         "step   raw p  mark   token",
     ]
-    assert len(lines) == 3 + len(TEXT.encode()) + 1  # and the end token
-    assert lines[3].endswith('"["')
+    assert len(lines) == 4 + len(TEXT.encode()) + 1  # and the end token
+    assert lines[4].endswith('"["')
     assert '"\\x1b"' in said.err
     assert "\x1b" not in said.err
 

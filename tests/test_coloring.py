@@ -289,6 +289,7 @@ def test_without_colour_the_text_stays_as_it_is_and_a_list_follows() -> None:
     assert out.getvalue() == "a\x1b[x]\n"
     assert listed.getvalue().splitlines() == [
         "",
+        "seed 41",
         "marks by prob: likely  # 0.9+  ## 0.5+  ### 0.1+  #### 0.01+",
         "##### less  rare",
         "step   raw p  mark   token",

@@ -155,7 +155,7 @@ def test_texts_come_from_files_and_stdin(
         (["-a", "x", "-b", "x", "--text", ""], "The text is empty"),
         (["-a", "x", "-b", "x", "--text", "y", "--system", "z"], "--system needs --chat"),
         (["-a", "x", "-b", "x", "--text", "y", "-q", "-v"], "--quiet and --verbose contradict"),
-        (["-a", "x", "-b", "x", "--text", "y", "--top", "0"], "--top must be a whole number, 1 to 1000, not 0"),
+        (["-a", "x", "-b", "x", "--text", "y", "--top", "0"], "--top must be a whole number between 1 and 1000, not 0"),
         (
             ["--a-file", "-", "--b-file", "-", "--text", "y"],
             "Standard input can be read only once: give - in one place.\n",

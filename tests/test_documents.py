@@ -43,7 +43,7 @@ class Latin1(io.StringIO):
 
 
 def constant_error(name: str) -> Any:
-    raise AssertionError(f"{name} is no JSON")
+    raise AssertionError(f"{name} is not JSON")
 
 
 def parsed(line: str) -> Any:

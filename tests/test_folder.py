@@ -68,7 +68,7 @@ def test_a_sound_folder_passes_without_torch(folder: Path) -> None:
 def test_a_missing_folder_or_config_is_named(folder: Path) -> None:
     assert "There is no such folder" in refusal(folder / "no")
     (folder / "config.json").unlink()
-    assert refusal(folder) == f"{folder} has no config.json, so it is no model folder."
+    assert refusal(folder) == f"{folder} has no config.json, so it is not a model folder."
 
 
 @pytest.mark.parametrize("content", ["", "{", "{'a': 1}", "[" * 100_000, "\ufeff{}"])
@@ -291,7 +291,7 @@ def test_a_causal_model_by_another_name_passes(folder: Path, kind: str, architec
 def test_a_config_without_a_model_type_is_told(folder: Path) -> None:
     """MOD-10"""
     write(folder, "config.json", {"hidden_size": 4})
-    assert refusal(folder).endswith("config.json names no model_type, so it is no language model's.")
+    assert refusal(folder).endswith("config.json names no model_type, so it is not a language model's.")
 
 
 def tiny_gguf(path: Path, architecture: str = "llama") -> bytes:

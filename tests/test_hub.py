@@ -252,7 +252,7 @@ def test_a_cut_download_is_told_and_not_believed(server: FakeHub, cache: Path) -
     assert isinstance(error, FetchError)
     assert str(error) == "The hub is in trouble (503) and did not give org/name: try again later."
     assert locate(HubSource("org/name")) is None
-    assert "not complete in the cache folder" in str(failure(offline=True))
+    assert "is not complete in the cache folder" in str(failure(offline=True))
     assert not list(cache.glob("**/*.incomplete"))
     server.cut_at = None
     server.refusals.clear()
@@ -285,7 +285,7 @@ GATED = {"X-Error-Code": "GatedRepo"}
 
 
 REFUSALS = [
-    (404, UNKNOWN, SourceError, "The hub model org/name does not exist: check the name."),
+    (404, UNKNOWN, SourceError, "The hub model org/name does not exist: check the name; minigen models list shows"),
     (404, {"X-Error-Code": "RevisionNotFound"}, SourceError, "The hub model org/name has no revision 'main'."),
     (401, {}, FetchError, "The hub did not accept your token for org/name: log in again with `hf auth login`."),
     (403, {}, FetchError, "The hub model org/name is not open to your account (403): ask its owner for access or use"),
@@ -321,7 +321,8 @@ def test_a_guest_is_told_that_a_model_may_be_private(server: FakeHub) -> None:
     error = failure()
     assert type(error) is SourceError
     assert str(error) == (
-        "The hub model org/name does not exist or is private: check the name, or log in with `hf auth login`."
+        "The hub model org/name does not exist or is private: check the name, or log in with `hf auth login`; "
+        "minigen models list shows what is here."
     )
 
 
@@ -346,7 +347,7 @@ def test_a_gated_model_says_how_to_get_it(server: FakeHub, monkeypatch: pytest.M
 def test_a_page_that_is_no_hub_s_is_told(server: FakeHub, page: bytes) -> None:
     """R12"""
     server.page = page
-    assert "what answered is no hub" in str(failure())
+    assert "what answered is not a hub" in str(failure())
 
 
 def test_a_full_disk_is_told_before_the_download(server: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,16 +363,32 @@ def test_a_refused_connection_is_told(cache: Path, monkeypatch: pytest.MonkeyPat
     assert type(error) is FetchError
     assert str(error) == (
         "The hub model org/name could not be fetched: the hub cannot be reached ([Errno 111] Connection refused); "
-        "check the network, or use a model that is on this machine."
+        "check the network, or use a model that is on this machine (minigen models list)."
     )
+
+
+def test_a_name_without_an_owner_may_have_been_meant_for_a_folder(
+    server: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = "There is no folder nope here, and the hub model nope"
+    assert str(failure(HubSource("nope"))) == (
+        f"{start} does not exist: check the name; minigen models list shows what is here."
+    )
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    message = str(failure(HubSource("nope")))
+    assert message.startswith(f"{start} could not be fetched: the hub cannot be reached (")
+    assert message.endswith("or use a model that is on this machine (minigen models list).")
 
 
 def test_offline_names_the_model_the_folder_and_the_flag(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MOD-1"""
-    start = f"The hub model org/name is not complete in the cache folder {cache} and "
-    assert str(failure(offline=True)) == start + "--offline forbids fetching it."
+    start = f"The hub model org/name is not in the cache folder {cache}, and "
+    end = " forbids fetching it: run minigen models pull org/name without it first."
+    assert str(failure(offline=True)) == f"{start}--offline{end}"
+    message = str(failure(HubSource("org/name", "v1.0"), offline=True))
+    assert message.endswith("run minigen models pull org/name --revision v1.0 without it first.")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert str(failure()) == start + "the variable HF_HUB_OFFLINE forbids fetching it."
+    assert str(failure()) == f"{start}the variable HF_HUB_OFFLINE{end}"
 
 
 def test_a_proxy_of_the_environment_is_used(server: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,7 +444,7 @@ def test_a_silent_hub_is_given_up_within_ten_seconds(tmp_path: Path) -> None:
         done = run_child(HF_HOME=str(tmp_path), HF_ENDPOINT=f"http://127.0.0.1:{silent.getsockname()[1]}")
     assert done.stdout == (
         "The hub model org/name could not be fetched: the hub did not answer in time; check the network, "
-        "or use a model that is on this machine.\n"
+        "or use a model that is on this machine (minigen models list).\n"
     )
     assert done.stderr == ""
 

@@ -112,7 +112,7 @@ def test_a_model_with_another_kind_of_cache_runs_too() -> None:
 
 
 def odd_model(kind: str) -> Any:
-    """A model whose past is no row of keys and values: a state space, a hybrid, another kind of cache, or none."""
+    """A model whose past is not a row of keys and values: a state space, a hybrid, another kind of cache, or none."""
     import transformers as tf
 
     torch.manual_seed(0)

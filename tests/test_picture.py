@@ -94,7 +94,7 @@ def test_the_command_writes_a_picture(tmp_path: Path, capsys: pytest.CaptureFixt
     write_trace(traced(["Hello", " world"]), source)
     assert main(["report", str(source), "--svg", "--color-by", "rank", "--token", "1", "-o", str(target)]) == 0
     assert texts(target.read_text("utf-8"))[0].startswith("colour by rank:")
-    assert capsys.readouterr().err.startswith("minigen: The picture has ")
+    assert capsys.readouterr().err.startswith(f"minigen: Wrote {target} (")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_the_command_writes_a_picture(tmp_path: Path, capsys: pytest.CaptureFixt
         (["--svg", "--token", "3"], "--token 3 is not in the trace, whose sample 0 has 2."),
         (["--svg", "--token", "0"], "--token 0 is not in the trace, whose sample 0 has 2."),
         (["--svg", "--sample", "1"], "--sample 1 is not in the trace"),
-        (["--svg", "--columns", "5"], "--columns must be a whole number, 20 to 400, not 5."),
+        (["--svg", "--columns", "5"], "--columns must be a whole number between 20 and 400, not 5."),
         (["--token", "1"], "--color-by, --token, --sample and --columns need --svg"),
     ],
 )

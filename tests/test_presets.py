@@ -131,17 +131,17 @@ def test_null_is_not_set(text: str) -> None:
     ("text", "message"),
     [
         ("sampling:\n  top_p: 2", "2: sampling.top_p must be above 0 and at most 1, not 2."),
-        ("sampling: {temperature: -1}", "1: sampling.temperature must be 0 to 100, not -1."),  # SMP-3
-        ("sampling: {temperature: .nan}", "1: sampling.temperature must be a number, 0 to 100, not .nan."),  # SMP-4
-        ("sampling: {temperature: .inf}", "1: sampling.temperature must be 0 to 100, not .inf."),
-        ("sampling: {temperature: 1e400}", "1: sampling.temperature must be 0 to 100, not 1e400."),
-        ("sampling: {temperature: '1e0'}", "1: sampling.temperature must be a number, 0 to 100, not '1e0'."),
+        ("sampling: {temperature: -1}", "1: sampling.temperature must be between 0 and 100, not -1."),  # SMP-3
+        ("sampling: {temperature: .nan}", "1: sampling.temperature must be a number between 0 and 100, not .nan."),
+        ("sampling: {temperature: .inf}", "1: sampling.temperature must be between 0 and 100, not .inf."),  # SMP-4
+        ("sampling: {temperature: 1e400}", "1: sampling.temperature must be between 0 and 100, not 1e400."),
+        ("sampling: {temperature: '1e0'}", "1: sampling.temperature must be a number between 0 and 100, not '1e0'."),
         ("sampling: {top_k: true}", "1: sampling.top_k must be a whole number, 0 or more, not true."),
         ("sampling: {top_k: 4.0}", "1: sampling.top_k must be a whole number, 0 or more, not 4.0."),
         ("sampling: {top_k: 010}", "1: sampling.top_k must be a whole number, 0 or more, not '010'."),
-        ("sampling: {seed: abc}", "1: sampling.seed must be a whole number, 0 to 2^63-1, not 'abc'."),  # RNG-4
-        ("sampling: {seed: -1}", "1: sampling.seed must be a whole number, 0 to 2^63-1, not -1."),
-        ("sampling: {seed: 1.5}", "1: sampling.seed must be a whole number, 0 to 2^63-1, not 1.5."),
+        ("sampling: {seed: abc}", "1: sampling.seed must be a whole number between 0 and 2^63-1, not 'abc'."),  # RNG-4
+        ("sampling: {seed: -1}", "1: sampling.seed must be a whole number between 0 and 2^63-1, not -1."),
+        ("sampling: {seed: 1.5}", "1: sampling.seed must be a whole number between 0 and 2^63-1, not 1.5."),
         ("sampling: {max_new_tokens: 0}", "1: sampling.max_new_tokens must be a whole number, 1 or more, not 0."),
         ("sampling: {ignore_eos: 'yes'}", "1: sampling.ignore_eos must be true or false, not 'yes'."),
         ("sampling: {end_token_ids: [true]}", "1: sampling.end_token_ids must be token ids, 0 or more, not true."),
@@ -154,8 +154,8 @@ def test_null_is_not_set(text: str) -> None:
             "sampling: {bad_words: ['']}",
             '1: sampling.bad_words must be at most 64 strings, none of them empty, not [""].',
         ),
-        ("sampling: {dry_base: 0.5}", "1: sampling.dry_base must be 1 to 100, not 0.5."),
-        ("sampling: {xtc_probability: 2}", "1: sampling.xtc_probability must be 0 to 1, not 2."),
+        ("sampling: {dry_base: 0.5}", "1: sampling.dry_base must be between 1 and 100, not 0.5."),
+        ("sampling: {xtc_probability: 2}", "1: sampling.xtc_probability must be between 0 and 1, not 2."),
         ("sampling: {mirostat_eta: 0}", "1: sampling.mirostat_eta must be above 0 and at most 1, not 0."),
         ("sampling: {min_new_tokens: 1.5}", "1: sampling.min_new_tokens must be a whole number, 0 or more, not 1.5."),
         (
@@ -268,7 +268,7 @@ def test_trust_cannot_be_given_by_a_file() -> None:
         ),
         (
             "sampling: {temperature: yes}",
-            "1: sampling.temperature must be a number, 0 to 100, not yes, which YAML reads as true.",
+            "1: sampling.temperature must be a number between 0 and 100, not yes, which YAML reads as true.",
         ),
     ],
 )
@@ -378,7 +378,8 @@ def test_a_long_value_is_cut_in_the_message() -> None:
 def test_a_typed_backslash_n_gets_a_warning() -> None:
     """INP-8"""
     assert load("sampling:\n  stop: '\\n'").warnings == (
-        './t.yaml:2: sampling.stop holds a backslash and an n, which is no line break; in double quotes, "\\n" is one.',
+        "./t.yaml:2: sampling.stop holds a backslash and an n, which is not a line break; "
+        'in double quotes, "\\n" is one.',
     )
     assert load('sampling: {stop: "\\n"}').warnings == ()
     doubtful = load("sampling:\n  bad_words: ['\\n']\n  dry_sequence_breakers: ['\\n', ':']\n").warnings

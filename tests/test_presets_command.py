@@ -72,7 +72,7 @@ def test_show_gives_each_setting_with_its_origin() -> None:
     assert shown["system"] == ['"x\\ny"', "preset mine (./mine.yaml:4)"]
     assert "logit_bias             {5: -.inf}" in out
     assert err == (
-        "warning: ./mine.yaml:5: sampling.stop holds a backslash and an n, which is no line break; "
+        "warning: ./mine.yaml:5: sampling.stop holds a backslash and an n, which is not a line break; "
         'in double quotes, "\\n" is one.\n'
     )
 
@@ -171,9 +171,14 @@ def test_new_takes_names_only(name: str, home: Path) -> None:
     assert not (home / "config").exists()
 
 
-def test_new_says_that_it_shadows_a_builtin() -> None:
-    assert run("new", "smollm2")[2] == "This preset takes the place of the built-in smollm2.\n"
+def test_new_says_that_it_shadows_a_builtin_and_how_to_undo_it() -> None:
+    _, out, err = run("new", "smollm2")
+    path = Path(out.strip())
+    assert err == f"This preset takes the place of the built-in smollm2, which comes back once {path} is deleted.\n"
     assert presets.load("smollm2").sampling["temperature"] == 0.8
+    assert presets.load("smollm2").description == "The built-in smollm2 with changes"
+    path.unlink()
+    assert presets.load("smollm2").description == "SmolLM2 135M Instruct, small enough for any machine"
 
 
 def test_new_from_a_file_extends_that_file(home: Path) -> None:

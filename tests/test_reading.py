@@ -66,8 +66,25 @@ def test_an_inserted_text_is_never_searched_for_the_place(written: Callable[[str
     assert read("{input}", stdin=b"{input}") == "{input}"
 
 
-def test_the_place_stays_where_there_is_nothing_to_insert() -> None:
-    assert read("what does {input} mean?") == "what does {input} mean?"
+@pytest.mark.parametrize("noun", ["prompt", "text"])
+def test_the_place_stays_where_there_is_nothing_to_insert_and_is_warned_of(
+    noun: str, written: Callable[[str, bytes], Path]
+) -> None:
+    warnings: list[str] = []
+    reader = Reader(Input(b"\n"), warn=warnings.append)
+    asked = "what does {input} mean?"
+    assert read_prompt(reader, asked, [written("a", b"")], noun=noun) == asked
+    assert warnings == [
+        f"warning: {{input}} in the {noun} stays as it is: neither --file nor standard input gave a text."
+    ]
+
+
+def test_a_place_that_was_filled_or_was_not_typed_is_not_warned_of(written: Callable[[str, bytes], Path]) -> None:
+    warnings: list[str] = []
+    for argument, name in [("<{input}>", "a"), ("-", "b"), ("plain", "c")]:
+        reader = Reader(Input(b"{input}"), warn=warnings.append)
+        read_prompt(reader, argument, [written(name, b"{input}")])
+    assert warnings == []
 
 
 def test_a_dash_is_stdin_at_its_place(written: Callable[[str, bytes], Path]) -> None:

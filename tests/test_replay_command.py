@@ -203,11 +203,11 @@ def test_colour_is_asked_for(trace: Path, capsys: pytest.CaptureFixture[str]) ->
             "--dry-multiplier 1 needs the tokens of its breakers, and a run without DRY leaves",
         ),
         (["--order", "mlx", "--xtc-probability", "1"], "XTC spares line breaks with --order mlx, and this trace does"),
-        (["--order", "hf", "--dry-multiplier", "0", "--min-p", "2"], "--min-p must be 0 to 1, not 2.0."),
+        (["--order", "hf", "--dry-multiplier", "0", "--min-p", "2"], "--min-p must be between 0 and 1, not 2."),
         (["--logit-bias", "263=1"], "--logit-bias must be token ids from 0 to 262, not 263."),
         (["--allowed-token-ids", "1,263"], "--allowed-token-ids must be token ids from 0 to 262, not 263."),
-        (["--temperature", "nan"], "--temperature must be a number, 0 to 100, not"),
-        (["--sample", "2"], "--sample must be a whole number, 0 to 1, not 2."),
+        (["--temperature", "nan"], "--temperature must be a number between 0 and 100, not"),
+        (["--sample", "2"], "--sample must be a whole number between 0 and 1, not 2."),
         (["--sample", "-1"], "--sample must be a whole number, 0 or more, not -1."),
         (["--output", "{}"], "--output '{}' is the trace itself: give another file."),
         (["--frequency"], "No such option: --frequency"),
@@ -227,7 +227,7 @@ def test_another_kind_of_file_is_refused(tmp_path: Path, capsys: pytest.CaptureF
     path = tmp_path / "x.json"
     path.write_bytes(content)
     assert main(["replay", str(path)]) == 2
-    assert capsys.readouterr().err.startswith(f"minigen: '{path}' is no trace that minigen run --trace wrote")
+    assert capsys.readouterr().err.startswith(f"minigen: '{path}' is not a trace that minigen run --trace wrote")
 
 
 def test_a_file_that_was_cut_off_is_read_with_a_warning(

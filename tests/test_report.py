@@ -419,7 +419,7 @@ def test_the_command_writes_a_page(trace_path: Path, capfd: pytest.CaptureFixtur
     assert main(["report", str(trace_path), "-o", str(page)]) == 0
     out, err = capfd.readouterr()
     assert out == ""
-    assert err == f"minigen: The page has {bytes_text(page.stat().st_size)}: {page}\n"
+    assert err == f"minigen: Wrote {page} ({bytes_text(page.stat().st_size)}).\n"
     assert Reader(page.read_text("utf-8")).texts("div", class_="text") == ["".join(WORDS)]
 
 
@@ -438,15 +438,20 @@ def test_a_pipe_gets_the_page_in_utf_8(tmp_path: Path, encoding: str) -> None:
     assert done.stderr == b""
 
 
-def test_a_terminal_is_not_filled_with_a_page(trace_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "what", "example"),
+    [([], "page", "run.html"), (["-o", "-"], "page", "run.html"), (["--svg"], "picture", "run.svg")],
+)
+def test_a_terminal_is_not_filled(trace_path: Path, arguments: list[str], what: str, example: str) -> None:
     primary, secondary = pty.openpty()
-    command = [sys.executable, "-m", "minigen.cli", "report", str(trace_path)]
+    command = [sys.executable, "-m", "minigen.cli", "report", str(trace_path), *arguments]
     done = subprocess.run(command, stdout=secondary, stderr=subprocess.PIPE, text=True, check=False)
     os.close(primary)
     os.close(secondary)
     assert done.returncode == 2
     assert done.stderr == (
-        "minigen: The page would fill the terminal: name a file for it, such as --output report.html.\n"
+        f"minigen: The {what} would fill the terminal: name a file for it, such as -o {example}, or lead it into a "
+        "pipe.\n"
     )
 
 
@@ -471,7 +476,7 @@ def test_a_file_that_is_no_trace_leaves_the_page_as_it_was(tmp_path: Path, capfd
     page = tmp_path / "report.html"
     page.write_text("before")
     (tmp_path / "bad").write_text("no trace\n")
-    for name, wanted in (("bad", "is no trace"), ("missing", "cannot be read: No such file")):
+    for name, wanted in (("bad", "is not a trace"), ("missing", "cannot be read: No such file")):
         assert main(["report", str(tmp_path / name), "-o", str(page)]) == 2
         err = capfd.readouterr().err
         assert wanted in err

@@ -70,11 +70,11 @@ def test_false_and_empty_flags_beat_the_preset() -> None:
     ("flags", "message"),
     [
         ({"top_p": 2.0}, "--top-p must be above 0 and at most 1, not 2.0."),
-        ({"temperature": -1.0}, "--temperature must be 0 to 100, not -1.0."),  # SMP-3
-        ({"temperature": float("nan")}, "--temperature must be a number, 0 to 100, not nan."),  # SMP-4
+        ({"temperature": -1.0}, "--temperature must be between 0 and 100, not -1.0."),  # SMP-3
+        ({"temperature": float("nan")}, "--temperature must be a number between 0 and 100, not nan."),  # SMP-4
         ({"repetition_penalty": float("inf")}, "--repetition-penalty must be above 0 and at most 100, not inf."),
-        ({"seed": 2**64}, f"--seed must be a whole number, 0 to 2^63-1, not {2**64}."),  # RNG-4
-        ({"num_samples": 0}, "--num-samples must be a whole number, 1 to 1024, not 0."),
+        ({"seed": 2**64}, f"--seed must be a whole number between 0 and 2^63-1, not {2**64}."),  # RNG-4
+        ({"num_samples": 0}, "--num-samples must be a whole number between 1 and 1024, not 0."),
         ({"stop": ["a", ""]}, "--stop must be at most 64 strings, none of them empty, not ['a', '']."),
         ({"device": "cdua"}, "--device must be one of auto, cuda, cuda:N, mps, cpu, balanced, not 'cdua'."),
         ({"dtype": "fp16"}, "--dtype must be one of auto, float32, float16, bfloat16, not 'fp16'."),
@@ -96,7 +96,7 @@ def test_right_and_absent_flags_pass() -> None:
 
 
 def test_an_unknown_flag_is_the_callers_mistake() -> None:
-    with pytest.raises(TypeError, match="temprature is no setting"):
+    with pytest.raises(TypeError, match="temprature is not a setting"):
         presets.check_flags({"temprature": 1})
 
 

@@ -350,13 +350,24 @@ USAGE: list[tuple[list[str], str]] = [
         ["run", "-5 + 3 ="],
         'No such option: -5. A prompt that starts with a dash goes after --: minigen run -- "-5 ...".',
     ),
+    (["run", "- hi"], 'No such option: -. A prompt that starts with a dash goes after --: minigen run -- "- ...".'),
+    (["run", "x", "-q=4"], "No such option: -=. See minigen run --help."),
+    (["presets", "export", "x", "-q"], "No such option: -q. See minigen presets export --help."),
+    (["report", "x", "-5"], "No such option: -5. See minigen report --help."),
     (["run", "x", "--temprature", "1"], "No such option: --temprature (Possible options: --"),
-    (["run", "x", "-t", "-1"], "--temperature must be 0 to 100, not -1.0."),
+    (["run", "x", "--max-tokens", "1"], "No such option: --max-tokens. Did you mean --max-new-tokens? See minigen run"),
+    (["batch", "x", "--max-tokens", "1"], "No such option: --max-tokens. Did you mean --max-new-tokens? See minigen"),
+    (["presets", "list", "--max-tokens", "1"], "No such option: --max-tokens. See minigen presets list --help."),
+    (["run", "x", "--help", "--order"], "Option '--order' requires an argument. See minigen run --help."),
+    (["presets", "export", "x", "--to"], "Option '--to' requires an argument. See minigen presets export --help."),
+    (["run", "x", "-t", "-1"], "--temperature must be between 0 and 100, not -1."),
+    (["run", "x", "-t", "2e2"], "--temperature must be between 0 and 100, not 2e2."),
+    (["run", "x", "--top-p", " 0"], "--top-p must be above 0 and at most 1, not 0."),
     (["run", "x", "--top-p", "nan"], "--top-p must be a number, above 0 and at most 1, not nan."),
     (["run", "x", "--top-k", "2.5"], "--top-k must be a whole number, 0 or more, not '2.5'."),
-    (["run", "x", "--seed", "18446744073709551616"], "--seed must be a whole number, 0 to 2^63-1, not 18446744"),
-    (["run", "x", "-n", "1025"], "--num-samples must be a whole number, 1 to 1024, not 1025."),
-    (["run", "x", "--threads", "0"], "--threads must be a whole number, 1 to 4096, not 0."),
+    (["run", "x", "--seed", "18446744073709551616"], "--seed must be a whole number between 0 and 2^63-1, not 1844"),
+    (["run", "x", "-n", "1025"], "--num-samples must be a whole number between 1 and 1024, not 1025."),
+    (["run", "x", "--threads", "0"], "--threads must be a whole number between 1 and 4096, not 0."),
     (
         ["run", "x", "--logit-bias", "a=1"],
         "--logit-bias must be ID=B, a token id (minigen tokens TEXT shows it) and a number, such as 257=-5, not",
@@ -400,6 +411,16 @@ def test_a_literal_backslash_n_in_a_stop_string_is_warned_of(capsys: pytest.Capt
     """INP-8"""
     assert main(["run", "", "--stop", "\\n"]) == 2
     assert "warning: the stop string '\\\\n' holds a backslash and an n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "sweep", "score", "tokens"])
+def test_a_place_that_nothing_takes_is_warned_of(command: str, folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    noun = "prompt" if command in ("run", "sweep") else "text"
+    more = ["--raw", "--max-new-tokens", "1"] if noun == "prompt" else []
+    assert main([command, "do: {input}", "-m", folder, "--no-stdin", "-q", *more]) == 0
+    assert capsys.readouterr().err.startswith(
+        f"minigen: warning: {{input}} in the {noun} stays as it is: neither --file nor standard input gave a text.\n"
+    )
 
 
 LIGHT: list[list[str]] = [
@@ -448,6 +469,36 @@ def test_help_is_everywhere_and_fits(
     assert max(map(len, out.splitlines())) <= 80
     if arguments in ([], ["-h"]):
         assert out.count("minigen run") == 2
+
+
+COMMANDS = ["run", "batch", "sweep", "score", "diff", "tokens", "replay", "report", "presets export", "models pull"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_breaks_no_example_inside_its_quotes(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*command.split(), "--help"]) == 0
+    about = capsys.readouterr().out.partition("╭")[0]
+    assert "Example: " in about
+    assert all(line.count('"') % 2 == 0 for line in about.splitlines())
+
+
+def test_help_groups_options_by_what_they_are_about(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["run", "--help"]) == 0
+    panels = dict(re.findall(r"╭─ (\w+) ─+╮\n(.*?)╰", capsys.readouterr().out, re.DOTALL))
+    assert list(panels) == ["Arguments", "Options", "Input", "Model", "Sampling", "Output"]
+    for panel, flags in {
+        "Options": ["--help", "--version", "--debug"],
+        "Input": ["--file", "--no-stdin"],
+        "Model": ["--preset", "--offline", "--trust-remote-code"],
+        "Output": ["--inspect", "--json", "--quiet", "--output", "--trace"],
+    }.items():
+        assert all(flag in panels[panel] for flag in flags), panel
 
 
 @pytest.mark.parametrize("columns", ["0", "-5", "abc", "99999999999", "9" * 5000, "\u0663", "\u00b2"])

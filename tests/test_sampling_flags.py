@@ -66,14 +66,14 @@ def test_a_flag_does_what_its_setting_does(
 
 
 WRONG = [
-    (["--allowed-token-ids", "1,x"], "--allowed-token-ids must be token ids, 0 or more, parted by commas, not '1,x'."),
+    (["--allowed-token-ids", "1,x"], "--allowed-token-ids must be token ids, 0 or more, separated by commas, not '1,"),
     (["--allowed-token-ids=-1"], "--allowed-token-ids must be token ids, 0 or more, not -1."),
-    (["--end-token-ids", "", "--end-token-ids", "5"], "--end-token-ids must be token ids, 0 or more, parted by commas"),
-    (["--end-token-ids", "5,"], "--end-token-ids must be token ids, 0 or more, parted by commas, not '5,'."),
+    (["--end-token-ids", "", "--end-token-ids", "5"], "--end-token-ids must be token ids, 0 or more, separated by"),
+    (["--end-token-ids", "5,"], "--end-token-ids must be token ids, 0 or more, separated by commas, not '5,'."),
     (["--bad-words", "", "--bad-words", "a"], "--bad-words must be at most 64 strings, none of them empty, not ['', "),
     (["--bad-words", "caf\udce9"], "The input must be UTF-8, and --bad-words has the byte 0xe9 at offset 3"),
-    (["--dry-base", "0.5"], "--dry-base must be 1 to 100, not 0.5."),
-    (["--xtc-probability", "two"], "--xtc-probability must be a number, 0 to 1, not 'two'."),
+    (["--dry-base", "0.5"], "--dry-base must be between 1 and 100, not 0.5."),
+    (["--xtc-probability", "two"], "--xtc-probability must be a number between 0 and 1, not 'two'."),
     (["--min-new-tokens", "1.5"], "--min-new-tokens must be a whole number, 0 or more, not '1.5'."),
 ]
 

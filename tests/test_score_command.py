@@ -220,7 +220,7 @@ def test_options_are_ranked_by_the_whole_and_by_the_token(folder: Path, capsys: 
 def test_options_are_parted_at_commas_and_spaces_are_kept() -> None:
     assert split_options(["a\\\\,b", "c\\\\", "d\\\\\\,e\\n"]) == ("a\\", "b", "c\\", "d\\,e\\n")
     assert split_options([" Paris, Lyon", "a\\,b,c"]) == (" Paris", " Lyon", "a,b", "c")
-    for values, message in ((["a,,b"], "empty"), ([""], "empty"), (["a,b", "a"], "'a' twice")):
+    for values, message in ((["a,,b"], "empty"), ([""], "separated by commas, such as"), (["a,b", "a"], "'a' twice")):
         with pytest.raises(UsageError, match=message):
             split_options(values)
 
@@ -258,15 +258,18 @@ def test_the_probability_of_several_tokens_is_their_product(folder: Path, capsys
         (["x", "--min-prob", "0.5"], "--min-prob 0.5 needs --expect"),
         (["x", "--expect", "y"], "--expect needs --min-prob"),
         (["x", "--expect", "", "--min-prob", "0.5"], "--expect must be a text"),
-        (["x", "--expect", "y", "--min-prob", "1.5"], "--min-prob must be 0 to 1, not 1.5"),
-        (["x", "--options", "a,,b"], "--options holds an empty text"),
+        (["x", "--expect", "y", "--min-prob", "1.5"], "--min-prob must be between 0 and 1, not 1.5"),
+        (["x", "--options", "a,,b"], "--options holds an empty text: separate the texts by single commas."),
+        (["x", "--options", ""], "--options must be texts separated by commas, such as \" Paris, Lyon\", not ''."),
+        (["x", "-y"], 'No such option: -y. A text that starts with a dash goes after --: minigen score -- "-y ..."'),
+        (["x", "y"], "A text of several words goes in quotes"),
         (["x", "--options", "a", "--expect", "b", "--min-prob", "0.5"], "--options and --expect contradict"),
         (["x", "--options", "a", "--context", "b"], "--options and --context contradict"),
         (["x", "--options", "a", "--top-surprising", "3"], "--options and --top-surprising contradict"),
         (["x", "--top-surprising", "0"], "--top-surprising must be a whole number, 1 or more, not 0"),
         (["x", "--stride", "0"], "--stride must be a whole number, 1 or more, not 0"),
         (["x", "--window", "1"], "--window must be a whole number, 2 or more, not 1"),
-        (["x", "--window", "3", "--stride", "4"], "--stride must be a whole number, 1 to 2, not 4"),
+        (["x", "--window", "3", "--stride", "4"], "--stride must be a whole number between 1 and 2, not 4"),
         (["x", "--device", "tpu"], "--device must be one of auto"),
         (["x", "--dtype", "fp16"], "--dtype must be one of auto"),
         (["x", "--chat"], "--chat needs a turn to answer"),
@@ -288,9 +291,9 @@ def test_wrong_usage_is_said_before_a_model_is_loaded(
 
 def test_a_window_beyond_the_model_s_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert score(folder, "x", "--window", "129") == 2
-    assert capsys.readouterr().err == "minigen: --window must be a whole number, 2 to 128, not 129.\n"
+    assert capsys.readouterr().err == "minigen: --window must be a whole number between 2 and 128, not 129.\n"
     assert score(folder, "x", "--stride", "128") == 2
-    assert capsys.readouterr().err == "minigen: --stride must be a whole number, 1 to 127, not 128.\n"
+    assert capsys.readouterr().err == "minigen: --stride must be a whole number between 1 and 127, not 128.\n"
     assert score(folder, "x" * 126, "--options", " red") == 2
     assert "have 130 tokens, but the model's window is 128" in capsys.readouterr().err
 
@@ -387,6 +390,26 @@ def test_the_page_names_options_that_exist() -> None:
         _, found, _ = command.resolve_command(typer.Context(command), [name])
         known |= {flag for parameter in found.params for flag in parameter.opts}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page)) <= known
+
+
+def columns_of(page: str, section: str) -> set[str]:
+    """The columns that the first table of a section explains."""
+    sections = dict(re.findall(r"^## (\w+).*?\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
+    rows = re.findall(r"^\| (`[^|]+) \|", sections[section], re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+
+
+def test_the_page_explains_the_columns_that_the_tables_have(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "score.md").read_text("utf-8")
+    for section, arguments in {
+        "score": ["score", "It is"],
+        "diff": ["diff", "-a", "It", "-b", "It is", "--text", " red"],
+        "tokens": ["tokens", "It is", "--chat"],
+    }.items():
+        assert main([*arguments, "--no-stdin", "-m", str(folder)]) == 0
+        title = capsys.readouterr().out.splitlines()[0]
+        assert columns_of(page, section) | {"token"} >= set(re.split(r"\s{2,}", title.strip())), section
+        assert all(name in title for name in columns_of(page, section)), section
 
 
 # --- tables

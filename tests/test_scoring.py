@@ -214,9 +214,9 @@ def test_an_id_without_a_logit_is_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"window": 129}, "window must be a whole number, 2 to 128, not 129."),
-        ({"stride": 128}, "stride must be a whole number, 1 to 127, not 128."),
-        ({"window": 10, "stride": 10}, "stride must be a whole number, 1 to 9, not 10."),
+        ({"window": 129}, "window must be a whole number between 2 and 128, not 129."),
+        ({"stride": 128}, "stride must be a whole number between 1 and 127, not 128."),
+        ({"window": 10, "stride": 10}, "stride must be a whole number between 1 and 9, not 10."),
     ],
 )
 def test_windows_and_strides_out_of_range_are_refused(given: dict[str, int], message: str) -> None:

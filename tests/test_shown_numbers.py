@@ -23,7 +23,7 @@ class Ids:
 
 
 def distribution(logits: Sequence[float]) -> list[float]:
-    """The softmax; −inf is no token."""
+    """The softmax; −inf is not a token."""
     most = max(logits)
     weights = [math.exp(logit - most) for logit in logits]
     total = math.fsum(weights)

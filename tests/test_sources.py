@@ -155,7 +155,7 @@ def test_when_all_sources_fail_each_reason_is_told() -> None:
         fetch([WHEEL, HubSource("org/name")], offline=True)
     message = str(raised.value)
     assert message.startswith("None of the model's sources answered: The wheel some-model==1.0 is not in the cache")
-    assert "The hub model org/name is not complete in the cache" in message
+    assert "The hub model org/name is not in the cache" in message
 
 
 def test_the_cache_folder_is_private_and_made_only_when_it_is_filled(

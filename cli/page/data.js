@@ -7,7 +7,7 @@ const [NAME, KIND, PIECE, MARK, LOGPROB, TOTAL, RANK, ENTROPY, FINAL, U, CANDIDA
   Array(13).keys();
 const KINDS = [
   "",
-  "a special token: it steers the model and is no text",
+  "a special token: it steers the model and is not text",
   "what it wrote stands with a later token",
   "not in the text, or not all of it: the end took it",
 ];

@@ -2,11 +2,12 @@
 
 import sys
 
-from . import batch, decode, loop, memory, start
+from . import batch, compiled, decode, loop, memory, start
 
 BENCHMARKS = {
     "loop": loop.main,
     "decode": decode.main,
+    "compiled": compiled.main,
     "batch": batch.main,
     "start": start.main,
     "memory": memory.main,

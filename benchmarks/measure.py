@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 
-def default_model(dtype: str = "float32") -> Model:
-    """Load the default model on the CPU."""
-    return load_model(replace(load("smollm2").model, device="cpu", dtype=dtype))
+def default_model(dtype: str = "float32", *, compiled: str = "never") -> Model:
+    """Load the default model on the CPU; without its compiled step, unless it is asked for."""
+    return load_model(replace(load("smollm2").model, device="cpu", dtype=dtype, compile=compiled))
 
 
 def plain_network(model: Model) -> Any:

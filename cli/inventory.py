@@ -9,8 +9,9 @@ from typing import Any
 
 from .. import presets
 from ..generation.errors import MinigenError
-from ..generation.installed import Installed, installed, size_on_disk
+from ..generation.installed import Installed, installed
 from ..generation.sources import ModelFiles, PathSource, Source, locate
+from ..generation.store import size_on_disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

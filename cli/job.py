@@ -44,6 +44,7 @@ class Flags:
     device: str | None = None
     dtype: str | None = None
     threads: int | None = None
+    compile: Literal["auto", "never", "require"] | None = None
     sampling: Mapping[str, Any]  # by the names of SamplingParams
     num_samples: int = 1
     inspect: bool = False
@@ -97,7 +98,7 @@ def build_job(given: Flags, notes: Notes, *, command: str = "run") -> Job:
     return Job(
         preset=preset,
         flags=flags,
-        model=model_settings(preset, given),
+        model=model_settings(preset, given, compiled=given.compile),
         system=reader.argument(system, "the system text") if system is not None else None,
         is_system_flag=given.system is not None,
         chat_template=_template(reader, given),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,8 +77,8 @@ def pull(which: Which = "", revision: Revision = None, quiet: Quiet = False, off
     """
     from .. import presets
     from ..generation.folder import inspect_folder, inspect_gguf
-    from ..generation.installed import size_on_disk
     from ..generation.sources import fetch
+    from ..generation.store import size_on_disk
     from .progress import TerminalProgress
 
     progress = TerminalProgress(quiet)
@@ -89,6 +90,31 @@ def pull(which: Which = "", revision: Revision = None, quiet: Quiet = False, off
         inspect_gguf(files.path / files.gguf)
         num_bytes = (files.path / files.gguf).stat().st_size
     progress.note(f"{files.name} lies in {files.path} ({bytes_text(num_bytes)}).")
+
+
+@app.command("compile")
+def compile_model(which: Which = "", revision: Revision = None, quiet: Quiet = False, offline: Offline = False) -> None:
+    """Compile the decode step of a model for this machine; run, batch and sweep then use it by themselves.
+
+    Takes a minute or two, and a C++ compiler. Without MODEL that of the default preset.
+
+    Example: minigen models compile smollm2
+    """
+    from .. import presets
+    from ..generation.folder import inspect_folder
+    from ..generation.sources import fetch
+    from ..generation.store import size_on_disk
+    from .progress import TerminalProgress
+
+    progress = TerminalProgress(quiet)
+    files = fetch(_sources(which or presets.DEFAULT, revision), offline=offline, progress=progress)
+    if files.gguf is None:
+        inspect_folder(files.path, trust_remote_code=False)
+    from ..generation.compiling import compile_package
+
+    facts = compile_package(files, progress=progress)
+    took = f"{facts.build_seconds:.0f} s"
+    progress.note(f"{files.name} is compiled ({took}, {bytes_text(size_on_disk(facts.folder))} in {facts.folder}).")
 
 
 @app.command()
@@ -112,8 +138,12 @@ def show(which: Which = "", revision: Revision = None, as_json: AsJson = False) 
     from .. import presets
     from ..generation.describe import describe
 
-    facts = describe(_files(which or presets.DEFAULT, revision))
-    _print_json(_document(facts)) if as_json else _print_rows(_lines(facts))
+    files = _files(which or presets.DEFAULT, revision)
+    facts, compiled = describe(files), _compiled(files)
+    if as_json:
+        _print_json(_document(facts) | {"compiled": compiled})
+    else:
+        _print_rows([*_lines(facts), ("compiled", _words(compiled))])
 
 
 @app.command()
@@ -158,6 +188,37 @@ def _files(which: str, revision: str | None) -> ModelFiles:
         if files := locate(source):
             return files
     raise SourceError(f"The model {which} is not on this machine; minigen models pull {which} fetches it.")
+
+
+def _compiled(files: ModelFiles) -> dict[str, Any] | None:
+    """Tell of the compiled step of a model, and why it is not used if it is not; None where there is none."""
+    from ..generation.errors import RunError
+    from ..generation.packages import folder_for, found_package, read_facts
+
+    if files.gguf is not None:
+        return None
+    reason = None
+    try:
+        facts = found_package(files, "exact")
+    except RunError as error:
+        reason, facts = str(error), None
+        with suppress(RunError):
+            facts = read_facts(folder_for(files, "exact"))
+    if facts is None and reason is None:
+        return None
+    return {
+        "weights": "exact" if facts is None else facts.weights,
+        "build_seconds": None if facts is None else facts.build_seconds,
+        "reason_not_used": reason,
+    }
+
+
+def _words(compiled: dict[str, Any] | None) -> str:
+    if compiled is None:
+        return "no"
+    if compiled["reason_not_used"] is not None:
+        return f"not used: {compiled['reason_not_used']}"
+    return f"{compiled['weights']} weights, in {compiled['build_seconds']:.0f} s"
 
 
 def _document(facts: Description) -> dict[str, Any]:

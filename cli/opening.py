@@ -43,13 +43,22 @@ class ModelFlags(Protocol):
     def trust_remote_code(self) -> bool: ...
 
 
-def model_settings(preset: presets.Preset, given: ModelFlags) -> ModelSettings:
-    """Give the model section: the preset's, or that of --model, with the flags over it."""
+def model_settings(preset: presets.Preset, given: ModelFlags, *, compiled: str | None) -> ModelSettings:
+    """Give the model section: the preset's, or that of --model, with the flags over it.
+
+    compiled: --compile, or `never` for a command that decodes nothing.
+    """
     if given.revision is not None and given.model is None:
         raise UsageError(f"--revision {given.revision} needs --model with a hub id.")
     base = preset.model if given.model is None else ModelSettings(sources=(parse_source(given.model, given.revision),))
     device, dtype = given.device or base.device, given.dtype or base.dtype
-    return replace(base, device=device, dtype=dtype, trust_remote_code=given.trust_remote_code)
+    return replace(
+        base,
+        device=device,
+        dtype=dtype,
+        compile=compiled or base.compile,
+        trust_remote_code=given.trust_remote_code,
+    )
 
 
 def open_model(
@@ -82,7 +91,7 @@ def meant_model(given: TextFlags, notes: Notes) -> tuple[str, ModelSettings]:
     """Give the model that the flags mean, with what to call it while it loads; say a preset's warnings."""
     presets.check_flags({"device": given.device, "dtype": given.dtype})
     preset = meant_preset(given.preset, notes)
-    return given.model or preset.name, model_settings(preset, given)
+    return given.model or preset.name, model_settings(preset, given, compiled="never")
 
 
 def opened_model(given: TextFlags, notes: Notes) -> Model:

@@ -29,6 +29,7 @@ MODEL: Mapping[str, Any] = {
     "dtype": o.Dtype,
     "threads": o.Threads,
 }
+WRITING_MODEL: Mapping[str, Any] = {**MODEL, "compile": o.Compile}  # for commands that generate
 WORLD: Mapping[str, Any] = {"offline": o.Offline, "trust_remote_code": o.TrustRemoteCode}
 
 

@@ -100,6 +100,13 @@ Dtype = Annotated[
         autocompletion=words("auto", "float32", "float16", "bfloat16"),
     ),
 ]  # fmt: skip
+Compile = Annotated[
+    Literal["auto", "never", "require"] | None,
+    typer.Option(
+        "--compile", metavar="auto|never|require", rich_help_panel=_MODEL, show_default=False,
+        help="Use a compiled step (minigen models compile): auto, where there is one; never; or require one.",
+    ),
+]  # fmt: skip
 Threads = Annotated[
     int | None,
     typer.Option(

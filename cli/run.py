@@ -9,7 +9,7 @@ import typer
 
 from . import options as o
 from .notes import Notes
-from .option_groups import MODEL, SAMPLING, WORLD, sampling_settings, takes
+from .option_groups import SAMPLING, WORLD, WRITING_MODEL, sampling_settings, takes
 
 if TYPE_CHECKING:
     from ..generation.model import Model
@@ -28,7 +28,7 @@ MOST_TOGETHER = 16  # samples that run at once; the others wait
 
 
 @takes(WORLD, after="no_stdin")
-@takes(MODEL, after="truncate")
+@takes(WRITING_MODEL, after="truncate")
 @takes(SAMPLING, after="truncate")
 def run(
     context: typer.Context,

@@ -11,7 +11,7 @@ import typer
 
 from . import options as o
 from .notes import Notes
-from .option_groups import MODEL, WORLD, takes
+from .option_groups import WORLD, WRITING_MODEL, takes
 from .sweep_options import SWEPT, Prompts, Seeds, Show, TextLines
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @takes(WORLD, after="no_stdin")
-@takes(MODEL, after="truncate")
+@takes(WRITING_MODEL, after="truncate")
 @takes(SWEPT, after="truncate")
 def sweep(
     context: typer.Context,

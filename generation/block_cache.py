@@ -47,6 +47,12 @@ class BlockCache:
         """The bytes of one block in all layers; known after the first pass."""
         return sum(pool[0].numel() * pool.element_size() for layer in self.layers for pool in layer.pools())
 
+    def allocate(self, shapes: Sequence[tuple[int, int]], dtype: torch.dtype) -> None:
+        """Allocate all pools at once: key heads and dim of the keys of every layer, then of the values."""
+        states = [torch.empty(1, heads, 1, dim, dtype=dtype) for heads, dim in shapes]
+        for layer, keys, values in zip(self.layers, states, states[len(self.layers) :], strict=False):
+            layer.allocate(keys, values)
+
     def enlarged(self, num_blocks: int, block_size: int) -> "BlockCache":
         """Give an empty cache for the same model, whose shapes are known from a pass over this one."""
         cache = BlockCache(self._config, num_blocks, block_size)

@@ -1,14 +1,14 @@
 """The models on this machine: those in minigen's own cache and those in the hub's, and removing them."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from .errors import SourceError
+from .packages import discard_orphans
 from .quiet import quiet_libraries
-from .store import discard, models_folder
+from .store import discard, models_folder, size_on_disk
 from .wheel import STAMP
 
 
@@ -28,25 +28,16 @@ def installed() -> list[Installed]:
 
 
 def remove(name: str) -> int:
-    """Delete every cached model of that name and give the bytes freed. Raises SourceError for an unknown name."""
+    """Delete every cached model of that name, with its compiled steps, and give the bytes freed.
+
+    Raises SourceError for an unknown name.
+    """
     models = [model for model in installed() if model.name == name]
     if not models:
         known = ", ".join(model.name for model in installed()) or "none"
         raise SourceError(f"There is no cached model {name!r}; the cached ones are: {known}.")
-    return sum(_remove_converted(model) if model.kind == "wheel" else _remove_from_hub(model) for model in models)
-
-
-def size_on_disk(path: Path) -> int:
-    """The bytes that the files below `path` take, each counted once; links are followed to files only."""
-    sizes: dict[tuple[int, int], int] = {}
-    for parent, _, names in os.walk(path):
-        for name in names:
-            try:
-                status = os.stat(os.path.join(parent, name))
-            except FileNotFoundError:  # a dangling link, or just deleted
-                continue
-            sizes[status.st_dev, status.st_ino] = status.st_size
-    return sum(sizes.values())
+    freed = sum(_remove_converted(model) if model.kind == "wheel" else _remove_from_hub(model) for model in models)
+    return freed + discard_orphans()
 
 
 def _converted() -> list[Installed]:

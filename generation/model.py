@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .collection import paused_collection
 from .device import choose_device, choose_dtype, dtype_warnings
@@ -19,6 +19,9 @@ from .quiet import quiet_libraries
 from .ranges import RANGES, Range
 from .sources import ModelFiles, ModelSettings, PathSource, fetch, parse_source
 from .transformers_gate import ITEM_SIZE, load_weights, read_config, read_tokenizer, require_tokenizer
+
+if TYPE_CHECKING:
+    from .packages import Package
 
 __all__ = ["Model", "end_token_ids", "load_model", "window_of"]
 
@@ -53,6 +56,7 @@ class Model:
     dtype: str = "float32"
     sampling_defaults: Mapping[str, Any] = field(default_factory=dict)  # from generation_config.json
     warnings: tuple[str, ...] = ()
+    package: Package | None = None  # its decode step, compiled
 
     @property
     def has_chat_template(self) -> bool:
@@ -84,7 +88,7 @@ def load_model(
     """Fetch what is not yet on disk, check it, and load it onto its device.
 
     model: settings, a hub id, a folder or a .gguf file. Device and number type are settled before anything is fetched.
-    Raises SourceError, DeviceError, FetchError and OutOfMemory.
+    Raises SourceError, DeviceError, FetchError, OutOfMemory, and RunError where a required compiled step is missing.
     """
     settings = _settings_of(model)
     quiet_libraries()
@@ -96,6 +100,9 @@ def load_model(
         if threads is not None:
             torch.set_num_threads(int(Range(int, 1).check("threads", threads)))
         files = fetch(settings.sources, offline=offline, progress=progress, with_code=settings.trust_remote_code)
+        from .packages import package_for
+
+        package, stale = package_for(files, settings.compile, device=device, dtype=dtype)
         if files.gguf is None:
             loaded = _load_folder(files, device, dtype, settings.trust_remote_code)
         else:
@@ -112,7 +119,8 @@ def load_model(
         device=device,
         dtype=dtype,
         sampling_defaults=defaults,
-        warnings=(*dtype_warnings(dtype, device), *doubts, *loaded.warnings),
+        package=package,
+        warnings=(*dtype_warnings(dtype, device), *stale, *doubts, *loaded.warnings),
     )
 
 

@@ -29,6 +29,7 @@ __all__ = [
 
 DEVICES = ("auto", "cuda", "cuda:N", "mps", "cpu", "balanced")  # N: the number of a GPU
 DTYPES = ("auto", "float32", "float16", "bfloat16")
+COMPILE = ("auto", "never", "require")
 
 _WHEEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9.+!_-]*")
 _HUB_ID = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*/)?[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -95,6 +96,7 @@ class ModelSettings:
     sources: tuple[Source, ...]  # the first that answers is taken
     device: str = "auto"
     dtype: str = "auto"
+    compile: str = "auto"  # whether a compiled step is used: where there is one, never, or else it is an error
     trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
@@ -102,6 +104,8 @@ class ModelSettings:
             raise ParameterError("device", self.device, "one of " + ", ".join(DEVICES))
         if self.dtype not in DTYPES:
             raise ParameterError("dtype", self.dtype, "one of " + ", ".join(DTYPES))
+        if self.compile not in COMPILE:
+            raise ParameterError("compile", self.compile, "one of " + ", ".join(COMPILE))
         if not self.sources:
             raise SourceError("A model needs at least one source: a hub id, a folder, a .gguf file or a wheel.")
 

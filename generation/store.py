@@ -80,6 +80,19 @@ def discard(folder: Path) -> None:
         raise FetchError(f"{folder} cannot be deleted: {error.strerror}.") from error
 
 
+def size_on_disk(path: Path) -> int:
+    """The bytes that the files below `path` take, each counted once; links are followed to files only."""
+    sizes: dict[tuple[int, int], int] = {}
+    for parent, _, names in os.walk(path):
+        for name in names:
+            try:
+                status = os.stat(os.path.join(parent, name))
+            except FileNotFoundError:  # a dangling link, or just deleted
+                continue
+            sizes[status.st_dev, status.st_ino] = status.st_size
+    return sum(sizes.values())
+
+
 def sweep(models: Path) -> None:
     """Remove what killed processes left half made; only the holder of the lock may call it."""
     for left in models.glob(f"{_MAKING}*"):
@@ -100,7 +113,7 @@ def _lock(descriptor: int, progress: Progress) -> bool:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress.note("Another minigen is fetching a model; waiting for it to finish.")
+            progress.note("Another minigen is at work in the same folder; waiting for it to finish.")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
     except OSError as error:
         if error.errno in _NO_LOCKS:

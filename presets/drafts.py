@@ -24,6 +24,7 @@ model: # merged over the parent's key by key; a new source drops the parent's re
   # source: {source} # or ./folder, ./file.gguf, or a list of those
   # device: {device} # auto, cuda, cuda:N, mps, cpu, balanced
   # dtype: {dtype} # auto, float32, float16, bfloat16
+  # compile: {compile} # auto, never, require: whether a compiled step is used
 
 prompt:
   # mode: {mode} # auto, chat, raw
@@ -69,6 +70,7 @@ def draft(name: str, parent: Preset, reference: str) -> str:
         source=source,
         device=model.device,
         dtype=model.dtype,
+        compile=model.compile,
         mode=prompt.mode,
         system=_yaml(prompt.system),
         template=_yaml(prompt.template or "Summarise:\n\n{input}"),

@@ -133,7 +133,7 @@ def _model(values: dict[str, Any], places: dict[str, Place]) -> ModelSettings:
             replace(source, revision=revision) if takes_it else source
             for source, takes_it in zip(sources, is_open, strict=True)
         ]
-    where = {key: values[key] for key in ("device", "dtype") if key in values}
+    where = {key: values[key] for key in ("device", "dtype", "compile") if key in values}
     return ModelSettings(sources=tuple(sources), **where)
 
 

@@ -185,6 +185,9 @@ class ModelSection(Section):
     revision: Revision | None = Field(None, description="For hub sources that name no revision of their own.")
     device: Device = Field(None, description="auto, cuda, cuda:N, mps, cpu or balanced.")
     dtype: Dtype = Field(None, description="auto, float32, float16 or bfloat16.")
+    compile: Literal["auto", "never", "require"] | None = Field(
+        None, description="Whether a compiled step is used: auto, where there is one; never; or require one."
+    )
 
 
 class PromptSection(Section):

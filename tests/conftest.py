@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from minigen.generation import packages
 from minigen.generation.errors import FetchError
 from minigen.generation.model import Model, load_model
 from minigen.presets import load
@@ -19,6 +20,15 @@ def default_model() -> Model:
         return load_model(replace(load("smollm2").model, device="cpu", dtype="float32"))
     except FetchError as error:
         pytest.skip(f"the default model cannot be had here: {error}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No compiled step of the user's plays a part, but where a test sets a cache folder."""
+    usual, own = packages.packages_folder, tmp_path_factory.mktemp("packages")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packages, "packages_folder", lambda: usual() if os.environ.get("MINIGEN_CACHE") else own)
+        yield
 
 
 @pytest.fixture

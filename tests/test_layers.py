@@ -14,6 +14,7 @@ GATES = {
     "cache",
     "gguf_model",
     "quiet",
+    "step",
     "transformers_gate",
 }  # the only rooms of the library that may import transformers
 FORBIDDEN = {"generation": {"typer", "rich", "yaml", "click"}, "presets": {"typer", "rich", "torch", "transformers"}}
@@ -64,6 +65,8 @@ RANKS = [  # a module imports from ranks above its own line only, or from its ow
     {"blocks", "plan", "kv_memory"},
     {"attention", "penalties", "bans", "dry", "words"},
     {"filters", "gguf_file", "folder", "sources", "store", "byte_detokenizers", "window_detokenizer"},
+    {"package_key"},
+    {"packages"},
     {"bounds", "unlisted", "engine_filters", "cutoffs", "weights"},
     {"ranking", "waterfall"},
     {"leading_places"},
@@ -71,11 +74,11 @@ RANKS = [  # a module imports from ranks above its own line only, or from its ow
     {"sampler", "detokenizer", "hub_client", "wheel_download", "transformers_gate"},
     {"replay", "partial_chain", "text", "chat", "pieces", "gguf_model", "hub"},
     {"prompt", "passage", "origins", "cache", "block_cache", "convert", "wheel"},
-    {"model", "runner", "sequence", "installed", "describe", "simple", "tokenizer"},
+    {"model", "step", "runner", "sequence", "installed", "describe", "simple", "tokenizer"},
     {"rows", "scoring", "comparing", "continuations", "requests", "block_tables", "slots"},
     {"block_runner", "scheduler"},
-    {"block_trial"},
-    {"placement"},
+    {"block_trial", "compiled_runner"},
+    {"placement", "compiling"},
     {"engine"},
 ]
 

@@ -141,6 +141,7 @@ def test_show_describes_a_folder(folder: Path, capsys: pytest.CaptureFixture[str
         "vocabulary     300 tokens\n"
         "end tokens     2 (text unknown), 257 <|end|>\n"
         "chat template  yes\n"
+        "compiled       no\n"
     )
     assert err == ""
 
@@ -160,6 +161,7 @@ def test_show_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "end_tokens": [{"id": 2, "text": None}, {"id": 257, "text": "<|end|>"}],
         "chat_template": True,
         "needs_trust_remote_code": False,
+        "compiled": None,
     }
 
 
@@ -191,7 +193,7 @@ def test_show_says_unknown_where_files_do_not_tell(folder: Path, capsys: pytest.
     assert main(["models", "show", str(folder)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[6:8] == ["window         unknown", "vocabulary     unknown"]
-    assert lines[-1] == "own code       needs --trust-remote-code"
+    assert lines[-2] == "own code       needs --trust-remote-code"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,70 @@
+"""Where a package belongs: the machine, the libraries, the model and the shapes that it was compiled for."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from .safetensors_file import weight_files
+from .sources import ModelFiles
+
+FORMAT: Final = 1  # of a package's folder
+BLOCK_SIZE: Final = 64  # tokens of a block in the pools that a step reads
+FLAGS: Final[Mapping[str, Any]] = {  # of the compiler
+    "cpp.enable_floating_point_contract_flag": "fast",  # a product and a sum in one instruction
+    "cpp.dynamic_threads": True,  # as many as the run has
+    "aot_inductor.package_constants_in_so": False,
+}
+_SOURCES: Final = ("step.py", "compiling.py", "package_key.py")  # that shape the step
+Key = Mapping[str, str]
+
+
+def key_of(files: ModelFiles, weights: str) -> Key:
+    """Give what a package of a model's folder must match in, by what a person would call it.
+
+    weights: "exact" or "int8".
+    """
+    return {
+        "format": str(FORMAT),
+        "minigen": _digest(*(Path(__file__).with_name(name).read_bytes() for name in _SOURCES)),
+        "torch": version("torch"),
+        "transformers": version("transformers"),
+        "processor": _digest(_processor().encode()),
+        "compiler flags": _digest(json.dumps(FLAGS, sort_keys=True).encode()),
+        "configuration": _digest((files.path / "config.json").read_bytes()),
+        "weight files": _digest(*(_stamp(path).encode() for path in weight_files(files.path))),
+        "weights": weights,
+        "block size": str(BLOCK_SIZE),
+    }
+
+
+def difference(one: Key, other: Key) -> str | None:
+    """Name the first thing in which two keys differ; None where they are the same."""
+    return next((name for name in {**one, **other} if one.get(name) != other.get(name)), None)
+
+
+def _stamp(path: Path) -> str:
+    facts = path.stat()  # of what a link leads to
+    return f"{path.name} {facts.st_size} {facts.st_mtime_ns}"
+
+
+def _digest(*parts: bytes) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(hashlib.sha256(part).digest())
+    return found.hexdigest()[:16]
+
+
+@cache
+def _processor() -> str:
+    """Name the processor and all that it can do."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    told = [line for line in lines if line.startswith(("model name", "flags", "Features"))][:2]
+    return "\n".join([platform.machine(), platform.processor(), *told])

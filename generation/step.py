@@ -1,0 +1,213 @@
+"""The decode step as one graph: a network rewritten so that a compiler sees plain sums over weights and over blocks.
+
+Only building a package needs this room; running one does not.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
+from transformers.pytorch_utils import Conv1D
+
+from .attention import HARMLESS
+from .block_cache import configs_of
+from .errors import RunError
+from .package_key import BLOCK_SIZE
+
+NAME = "minigen_step"
+PARTS = 2  # of a weight, each summed by an accumulator of its own
+
+
+def realized(states: Tensor) -> Tensor:
+    """Have the compiler compute this once, rather than again for each sum that reads it."""
+    try:
+        import torch._inductor.test_operators
+
+        found: Tensor = torch.ops._inductor_test.realize(states)
+    except (ImportError, AttributeError):  # a private name: without it the step is slower and as right
+        return states
+    return found
+
+
+class RowLinear(nn.Module):
+    """A linear layer for few rows: float32 sums over a weight that stays in its own type, x Wᵀ + b."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        self.weight: Tensor
+        self.bias: Tensor | None
+        self.register_buffer("weight", weight.detach())
+        self.register_buffer("bias", None if bias is None else bias.detach().float())
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Give `(…, out)` for `(…, in)`."""
+        rows = realized(states.reshape(-1, 1, self.in_features))
+        product = torch.cat([(part.float() * rows).sum(-1) for part in self.weight.chunk(PARTS)], -1)
+        if self.bias is not None:
+            product = product + self.bias
+        return realized(product).view(*states.shape[:-1], self.out_features)
+
+
+class RowEmbedding(nn.Module):
+    """An embedding whose table stays in its own type; it may be the weight of the output head."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.weight: Tensor
+        self.register_buffer("weight", weight.detach())
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Give float32 rows of the table, `(…, dim)`."""
+        return self.weight[ids].float()
+
+
+class StepLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the library's class hook has no types
+    """The pool of one layer during a step: new keys and values are written at `places`, which are not read back."""
+
+    is_compileable = True
+
+    def __init__(self, keys: Tensor, values: Tensor, places: Tensor, window: int | None) -> None:
+        self.keys, self.values, self.places, self.window = keys, values, places, window
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Have nothing to do."""
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Write the keys and values of the step, `(1, key heads, rows, dim)`, and give them back."""
+        assert self.keys is not None
+        assert self.values is not None
+        for pool, states in ((self.keys, key_states), (self.values, value_states)):
+            dim = states.shape[3]
+            pool.view(-1, dim).index_copy_(0, self.places, states.reshape(-1, dim))
+        return key_states, value_states
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Give no past: the tables know it."""
+        return query_length, 0
+
+    def get_seq_length(self) -> int:
+        """Give 0: positions come with the step."""
+        return 0
+
+    def get_max_length(self) -> int:
+        """Give −1: there is no limit but the pool's."""
+        return -1
+
+
+class Tables:
+    """Which blocks each row of a step reads, `(rows, blocks)`, and which keys there it sees."""
+
+    def __init__(self, tables: Tensor, positions: Tensor) -> None:
+        self.tables, self._positions = tables, positions[:, None, None]
+        self._places = torch.arange(tables.shape[1] * BLOCK_SIZE).view(-1, BLOCK_SIZE)
+
+    def hidden(self, window: int | None) -> Tensor:
+        """Give where a row does not see a key: `(rows, 1, 1, blocks, block_size)`."""
+        is_hidden = self._places > self._positions
+        if window is not None:
+            is_hidden = is_hidden | (self._places <= self._positions - window)
+        return is_hidden[:, None, None]
+
+
+def attend(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    layers: Sequence[StepLayer] = (),
+    tables: Tables | None = None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    sliding_window: int | None = None,
+    s_aux: Tensor | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attend for rows of one token each, as sums that need no gathered copy: `(1, rows, heads, dim)`.
+
+    query: `(1, heads, rows, dim)`. Raises RunError where the model asks for something that is not known here.
+    """
+    unknown = [name for name, given in others.items() if given is not None and name not in HARMLESS]
+    if tables is None or attention_mask is not None or unknown or dropout:
+        raise RunError(f"its attention asks for {', '.join(unknown) or 'more than keys and values'}")
+    layer = layers[module.layer_idx]
+    if sliding_window not in (None, layer.window):
+        raise RunError(f"its attention sees {sliding_window} keys where its cache says {layer.window}")
+    assert layer.keys is not None
+    assert layer.values is not None
+    _, heads, rows, dim = query.shape
+    groups = layer.keys.shape[1]  # of query heads, each with a key head
+    grouped = query[0].transpose(0, 1).reshape(rows, groups, heads // groups, 1, 1, dim)
+    grouped = realized(grouped * (dim**-0.5 if scaling is None else scaling))
+    keys = layer.keys[tables.tables].transpose(1, 2).unsqueeze(2)  # (rows, groups, 1, blocks, block_size, dim)
+    scores = (grouped * keys).sum(-1)
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    scores = realized(torch.where(tables.hidden(layer.window), -torch.inf, scores)).flatten(3)
+    if s_aux is None:
+        weights = scores.softmax(-1)
+    else:
+        sinks = s_aux.float().view(1, groups, -1, 1).expand(rows, -1, -1, -1)
+        weights = torch.cat([scores, sinks], -1).softmax(-1)[..., :-1]
+    weights = realized(weights).view(*weights.shape[:3], -1, BLOCK_SIZE, 1)
+    values = layer.values[tables.tables].transpose(1, 2).unsqueeze(2)
+    return (weights * values).sum((3, 4)).reshape(1, rows, heads, -1), None
+
+
+AttentionInterface.register(NAME, attend)
+
+
+class Step(nn.Module):
+    """One token of each row: `(rows,)` ids and positions, `(rows, blocks)` tables, and the pools of every layer.
+
+    Gives the logits, `(rows, vocab)`, float32. Reads and writes pools `(blocks, key heads, block_size, dim)`.
+    """
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+        self._windows = [getattr(layer, "sliding_window", None) for layer in DynamicCache(config=network.config).layers]
+
+    def forward(
+        self, ids: Tensor, positions: Tensor, tables: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]
+    ) -> Tensor:
+        """Run the step."""
+        heads = torch.arange(keys[0].shape[1])[:, None]
+        blocks = tables.gather(1, (positions // BLOCK_SIZE)[:, None])[:, 0]
+        places = ((blocks * keys[0].shape[1] + heads) * BLOCK_SIZE + positions % BLOCK_SIZE).flatten()
+        pools = zip(keys, values, self._windows, strict=True)
+        layers = [StepLayer(key, value, places, window) for key, value, window in pools]
+        logits: Tensor = self.network(
+            input_ids=ids[None],
+            position_ids=positions[None],
+            cache=Cache(layers=list(layers)),
+            use_cache=True,
+            layers=layers,
+            tables=Tables(tables, positions),
+        ).logits[0]
+        return logits
+
+
+def step_of(network: Any) -> Step:
+    """Rewrite a network in place: its weights keep their types, all arithmetic is float32."""
+    for config in configs_of(network):
+        config._attn_implementation_internal = NAME
+    for parent in list(network.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child) is nn.Linear:
+                setattr(parent, name, RowLinear(child.weight, child.bias))
+            elif type(child) is Conv1D:
+                setattr(parent, name, RowLinear(child.weight.t().contiguous(), child.bias))
+            elif type(child) is nn.Embedding:
+                setattr(parent, name, RowEmbedding(child.weight))
+    for parameter in network.parameters():  # norms and the like
+        parameter.requires_grad_(False)
+        parameter.data = parameter.data.float()
+    return Step(network.eval())

@@ -1,0 +1,312 @@
+"""Compiled steps: the same text as the plain loop, used where they belong, and left where they do not."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from minigen.cli.app import main
+from minigen.generation import packages
+from minigen.generation.block_runner import BlockRunner
+from minigen.generation.compiled_runner import CompiledRunner
+from minigen.generation.compiling import compile_package
+from minigen.generation.engine import Engine
+from minigen.generation.errors import RunError
+from minigen.generation.model import Model, load_model
+from minigen.generation.packages import FACTS, STEP, found_package
+from minigen.generation.params import SamplingParams
+from minigen.generation.sources import ModelFiles, ModelSettings, PathSource, locate
+from minigen.generation.trace import Output
+from processes import COMMAND
+from stubs import byte_tokenizer, tiny_model
+
+PROMPTS = ([5], [9] * 63, [9] * 64, list(range(10, 80)))
+
+
+def saved(folder: Path, network: Any) -> ModelFiles:
+    """Save a network with a tokenizer of bytes; give its files."""
+    network.save_pretrained(folder)
+    byte_tokenizer().save_pretrained(folder)
+    files = locate(PathSource(folder))
+    assert files is not None
+    return files
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache folder for this module alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setenv("MINIGEN_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def compiled(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> ModelFiles:
+    """The files of a tiny model in bfloat16 whose step is compiled."""
+    files = saved(tmp_path_factory.mktemp("llama"), tiny_model(vocab_size=300).bfloat16())
+    compile_package(files)
+    return files
+
+
+def loaded(files: ModelFiles, choice: str = "auto", **settings: Any) -> Model:
+    return load_model(ModelSettings(sources=(files.source,), compile=choice, device="cpu", **settings))
+
+
+def texts(model: Model, *, max_running: int = 1, **settings: Any) -> list[list[int | None]]:
+    """Generate for all prompts; give the ids of each."""
+    engine = Engine(model, max_running=max_running)
+    for i, prompt in enumerate(PROMPTS):
+        params = SamplingParams(**{"max_new_tokens": 40, "ignore_eos": True, "seed": i, "temperature": 0} | settings)
+        engine.add_request(prompt, params, str(i))
+    outputs: list[Output] = []
+    while engine.has_unfinished_requests():
+        outputs += engine.step()
+    assert [output.error for output in outputs if output.error] == []
+    return [[output.token_id for output in outputs if output.request_id == str(i)] for i in range(len(PROMPTS))]
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "qwen2", "mistral", "gemma"])
+def test_a_compiled_step_writes_what_the_network_writes(cache: Path, tmp_path: Path, kind: str) -> None:
+    files = saved(tmp_path, tiny_model(kind, vocab_size=300))
+    assert compile_package(files).weights == "exact"
+    fast, slow = loaded(files, "require"), loaded(files, "never")
+    assert isinstance(Engine(fast, max_running=1).runner, CompiledRunner)
+    assert texts(fast) == texts(slow)
+    assert texts(fast, temperature=0.9, top_p=0.9) == texts(slow, temperature=0.9, top_p=0.9)
+
+
+def test_weights_keep_their_type_and_sums_are_in_float32(compiled: ModelFiles) -> None:
+    fast, slow = loaded(compiled, "require"), loaded(compiled, "never")
+    facts = found_package(compiled, "exact")
+    assert facts is not None
+    assert set(facts.constants) == {"model.safetensors", "weights.safetensors"}, "most are read where they are"
+    assert (facts.folder / "weights.safetensors").stat().st_size < 2000
+    assert texts(fast) == texts(slow)
+    assert texts(fast, max_running=4) == texts(slow), "where one of several is left, it goes on compiled"
+
+
+def test_the_logits_of_a_compiled_step_are_the_network_s(compiled: ModelFiles) -> None:
+    model = loaded(compiled)
+    engine = Engine(model, max_running=1)
+    rows: list[torch.Tensor] = []
+    forward = engine.runner.forward
+    engine.runner.forward = lambda works: rows.append(forward(works)) or rows[-1]  # type: ignore[method-assign,func-returns-value]
+    engine.add_request([9] * 60, SamplingParams(temperature=0, max_new_tokens=20, ignore_eos=True))
+    ids = [9] * 60
+    while engine.has_unfinished_requests():
+        ids += [output.token_id for output in engine.step() if output.token_id is not None]
+    with torch.inference_mode():
+        expected = model.network(torch.tensor([ids[:-1]])).logits[0, 59:]
+    torch.testing.assert_close(torch.cat(rows), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("settings", [{"dtype": "bfloat16"}])
+def test_another_type_runs_as_it_did(compiled: ModelFiles, settings: dict[str, str]) -> None:
+    assert loaded(compiled, **settings).package is None
+    with pytest.raises(RunError, match="it takes safetensors, on a CPU, in float32"):
+        loaded(compiled, "require", **settings)
+
+
+def test_another_size_of_blocks_runs_as_it_did(compiled: ModelFiles) -> None:
+    assert isinstance(Engine(loaded(compiled), max_running=2, block_size=16).runner, BlockRunner)
+
+
+def test_a_model_that_was_never_compiled_says_nothing(cache: Path, tmp_path: Path) -> None:
+    files = saved(tmp_path, tiny_model(vocab_size=300))
+    model = loaded(files)
+    assert (model.package, model.warnings) == (None, ())
+    with pytest.raises(RunError, match=r"has no compiled step; minigen models compile makes one\.$"):
+        loaded(files, "require")
+
+
+@pytest.fixture
+def copied(compiled: ModelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ModelFiles, Path]:
+    """The compiled model with a package that may be damaged: its files, and the package's folder."""
+    facts = found_package(compiled, "exact")
+    assert facts is not None
+    monkeypatch.setenv("MINIGEN_CACHE", str(tmp_path))
+    folder = tmp_path / "packages" / facts.folder.name
+    shutil.copytree(facts.folder, folder)
+    for each in (tmp_path / "packages", folder):
+        each.chmod(0o700)
+    assert loaded(compiled, "require").package is not None
+    return compiled, folder
+
+
+def changed_key(folder: Path, name: str) -> None:
+    facts = json.loads((folder / FACTS).read_text())
+    facts["key"][name] = "other"
+    (folder / FACTS).write_text(json.dumps(facts))
+
+
+@pytest.mark.parametrize(
+    "name", ["format", "minigen", "torch", "transformers", "processor", "compiler flags", "configuration",
+             "weight files", "weights", "block size"],
+)  # fmt: skip
+def test_a_package_of_anything_else_is_left_alone(copied: tuple[ModelFiles, Path], name: str) -> None:
+    files, folder = copied
+    changed_key(folder, name)
+    model = loaded(files)
+    assert model.package is None
+    expected = f"The compiled step of {files.name} was made for another {name}; "
+    assert model.warnings == (f"{expected}the plain loop runs (minigen models compile makes one).",)
+    with pytest.raises(RunError, match=f"^{expected}minigen models compile makes one.$"):
+        loaded(files, "require")
+    assert loaded(files, "never").warnings == ()
+
+
+def test_a_changed_weight_file_is_noticed(copied: tuple[ModelFiles, Path]) -> None:
+    files, _ = copied
+    weights = files.path / "model.safetensors"
+    before = weights.stat()
+    os.utime(weights, (before.st_atime, before.st_mtime + 5))
+    assert "made for another weight files" in loaded(files).warnings[0]
+    os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert loaded(files).warnings == ()
+
+
+@pytest.mark.parametrize("damage", ["facts", "code", "a byte", "no code", "weights"])
+def test_a_damaged_package_is_left_alone(copied: tuple[ModelFiles, Path], damage: str) -> None:
+    files, folder = copied
+    if damage == "facts":
+        (folder / FACTS).write_text('{"model": ')
+    elif damage == "code":
+        (folder / STEP).write_bytes((folder / STEP).read_bytes()[:1000])
+    elif damage == "a byte":
+        with (folder / STEP).open("r+b") as file:
+            file.seek(5000)
+            file.write(b"\x00\x01\x02")
+    elif damage == "no code":
+        (folder / STEP).unlink()
+    else:
+        (folder / packages.OWN).write_bytes(b"x" * 20)
+    model = loaded(files)
+    assert model.package is None
+    assert model.warnings[0].startswith(f"The compiled step in {folder} ")
+    assert texts(model) == texts(loaded(files, "never"))
+
+
+def test_code_that_others_could_have_written_is_not_loaded(copied: tuple[ModelFiles, Path]) -> None:
+    files, folder = copied
+    for each in (folder, folder.parent):
+        each.chmod(0o777)
+        assert loaded(files).warnings[0].startswith(f"The folder {each} can be written by others, so no code is loaded")
+        each.chmod(0o700)
+    assert loaded(files).warnings == ()
+
+
+def test_a_step_that_fails_is_made_by_the_network(compiled: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = loaded(compiled)
+    steps = iter(range(100))
+    assert model.package is not None
+    step = model.package.step
+
+    def failing(*given: Any) -> Any:
+        if next(steps) == 5:
+            raise RuntimeError("a kernel failed")
+        return step(*given)
+
+    monkeypatch.setattr(model.package, "step", failing)
+    assert texts(model) == texts(replace(model, package=None))
+    assert next(steps) == 6, "it is not asked again"
+
+
+def test_a_gguf_file_and_odd_models_say_that_they_cannot_be_compiled(cache: Path, tmp_path: Path) -> None:
+    from transformers import BloomConfig, BloomForCausalLM
+
+    config = BloomConfig(vocab_size=258, hidden_size=16, n_layer=1, n_head=2, bos_token_id=256, eos_token_id=257)
+    files = saved(tmp_path, BloomForCausalLM(config))
+    with pytest.raises(RunError, match=r"cannot be compiled: its attention or its cache is of another kind\.$"):
+        compile_package(files)
+    with pytest.raises(RunError, match="only models with safetensors weights can be compiled"):
+        compile_package(replace(files, gguf="model.gguf"))
+    assert not list((cache / "packages").glob(".making-*"))
+
+
+def compiling(folder: Path, **settings: Any) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [*COMMAND, "models", "compile", str(folder)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **settings,
+    )
+
+
+def test_a_build_that_is_killed_leaves_nothing_that_is_used_and_two_at_once_build_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINIGEN_CACHE", str(tmp_path / "cache"))
+    files = saved(tmp_path / "model", tiny_model(vocab_size=300))
+    folder = tmp_path / "cache" / "packages"
+    killed = compiling(files.path, start_new_session=True)
+    while not list(folder.glob(".making-*/scratch/*")):
+        assert killed.poll() is None, killed.communicate()
+        time.sleep(0.05)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    assert loaded(files).package is None
+    both = [compiling(files.path), compiling(files.path)]
+    said = [process.communicate(timeout=300)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert sum("compiling the decode step" in text for text in said) == 1
+    assert all(f"{files.name} is compiled (" in text for text in said)
+    assert [path.name for path in folder.glob(".*")] == [".lock"], "what was left half made is gone"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert loaded(files, "require").package is not None
+
+
+def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINIGEN_CACHE", str(tmp_path / "cache"))
+    files = saved(tmp_path / "model", tiny_model(vocab_size=300))
+    command = ["sh", "-c", 'ulimit -f 40; trap "" XFSZ; exec "$@"', "sh", *COMMAND, "models", "compile"]
+    done = subprocess.run([*command, str(files.path)], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    first, last = done.stderr.splitlines()
+    assert first == f"minigen: compiling the decode step of {files.name}, once ..."
+    sentence = f"minigen: The model could not be written to {tmp_path / 'cache' / 'packages'}: the disk is full ("
+    assert last.startswith(sentence), last
+    assert [path.name for path in (tmp_path / "cache" / "packages").iterdir()] == [".lock"]
+    assert loaded(files).package is None
+
+
+def test_the_commands_tell_of_a_compiled_step(
+    copied: tuple[ModelFiles, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, folder = copied
+    run = ["run", "ab", "--raw", "--no-stdin", "--device", "cpu", "-m", str(files.path), "--temperature", "0"]
+    assert main([*run, "--compile", "require"]) == 0
+    text = capsys.readouterr().out
+    assert main(["models", "show", str(files.path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("compiled")
+    changed_key(folder, "torch")
+    assert main([*run, "--compile", "require"]) == 1
+    sentence = f"The compiled step of {files.name} was made for another torch"
+    assert capsys.readouterr().err == f"minigen: {sentence}; minigen models compile makes one.\n"
+    assert main(run) == 0
+    shown = capsys.readouterr()
+    assert shown.out == text
+    assert shown.err == f"minigen: warning: {sentence}; the plain loop runs (minigen models compile makes one).\n"
+    assert main(["models", "show", str(files.path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["compiled"]["reason_not_used"] == sentence
+    assert main(["score", "ab", "-m", str(files.path), "--device", "cpu", "--no-stdin"]) == 0
+    assert capsys.readouterr().err == "", "a command that decodes nothing needs no step"
+
+
+def test_packages_whose_models_are_gone_are_removed(copied: tuple[ModelFiles, Path]) -> None:
+    _, folder = copied
+    assert packages.discard_orphans() == 0
+    facts = json.loads((folder / FACTS).read_text())
+    (folder / FACTS).write_text(json.dumps(facts | {"model_folder": str(folder / "gone")}))
+    assert packages.discard_orphans() > 10_000
+    assert not folder.exists()

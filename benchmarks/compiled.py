@@ -24,7 +24,6 @@ def main() -> None:
     plain = {name: plain_network(replace(eager, dtype=name)) for name in ("float32", "bfloat16")}
     greedy = SamplingParams(temperature=0, max_new_tokens=NEW, ignore_eos=True)
     sampled = SamplingParams(temperature=0.8, top_k=50, top_p=0.95, seed=1, max_new_tokens=NEW, ignore_eos=True)
-    inspection = Inspection(num_candidates=10)
     for length in (128, 1000):
         ids = list(encode_raw(eager.tokenizer, TEXT).ids[:length])
         variants: dict[str, Callable[[], float]] = {

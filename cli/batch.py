@@ -9,11 +9,13 @@ import typer
 
 from . import batch_options as b, options as o
 from .notes import Notes
-from .option_groups import MODEL, SAMPLING, WORLD, sampling_settings, takes
+from .option_groups import SAMPLING, WORLD, WRITING_MODEL, sampling_settings, takes
+
+Command = b.RayCommand
 
 
 @takes(WORLD, after="overwrite")
-@takes(MODEL, after="truncate")
+@takes(WRITING_MODEL, after="truncate")
 @takes(SAMPLING, after="truncate")
 def batch(
     context: typer.Context,
@@ -26,6 +28,7 @@ def batch(
     truncate: o.Truncate = None,
     max_running: b.MaxRunning = None,
     kv_memory: b.KvMemory = None,
+    ray: b.Ray = None,
     quiet: o.Quiet = False,
     verbose: o.Verbose = False,
     debug: o.Debug = False,  # main() sees to it
@@ -44,6 +47,8 @@ def batch(
     Example: minigen batch requests.jsonl -o texts.jsonl --resume
 
     Example: minigen batch questions.txt --lines --system "Answer in one word." | jq -r .text
+
+    Example: minigen batch requests.jsonl -o texts.jsonl --ray
     """
     from .batch_plan import batch_flags
     from .batch_running import run_batch

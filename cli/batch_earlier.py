@@ -17,7 +17,7 @@ from .batch_schema import RECORD
 from .json_line import line_of
 from .setting_words import written
 
-MAX_RECORD: Final = 2**26  # bytes
+MAX_RECORD: Final = 2**28  # bytes: the longest line may grow sixfold where its id is escaped
 _MOST_SHOWN: Final = 80  # characters of a setting in a message
 BEGINNING: Final = f'{{"schema":{SCHEMA},"id":'.encode()  # of every record
 
@@ -108,15 +108,16 @@ def _parsed(raw: bytes) -> dict[str, Any] | None:
 
 
 def _is_torn(raw: bytes) -> bool:
-    """Whether this can be the beginning of a record."""
-    return raw.startswith(BEGINNING[: len(raw)])
+    """Whether this can be the beginning of a record; a power cut may leave zeros where the rest was to stand."""
+    begun = raw.rstrip(b"\0")
+    return begun.startswith(BEGINNING[: len(begun)])
 
 
 def _take(earlier: Earlier, place: Place, record: dict[str, Any]) -> None:
     if earlier.run is None:
         earlier.run = record["run"]
     elif earlier.run != record["run"]:
-        raise UsageError(f"{earlier.name} holds records of two runs: {_difference(earlier.run, record['run'])}.")
+        raise UsageError(f"{earlier.name} holds records of two runs: {difference(earlier.run, record['run'])}.")
     earlier.is_ascending &= place.line > earlier.last_line
     earlier.last_line = place.line
     if "error" in record:
@@ -172,12 +173,13 @@ def check_same(earlier: Earlier, run: Mapping[str, Any]) -> None:
     """Raise UsageError where a file was begun with another model or other settings."""
     if earlier.run is not None and earlier.run != run:
         raise UsageError(
-            f"{earlier.name} was begun with other settings: {_difference(earlier.run, run)}. "
+            f"{earlier.name} was begun with other settings: {difference(earlier.run, run)}. "
             "Give the same, or another --output."
         )
 
 
-def _difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Say in what two runs differ: `dtype was "float32" and is "bfloat16"`."""
     names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
     return ", ".join(f"{name} was {_word(one, name)} and is {_word(other, name)}" for name in names)
 

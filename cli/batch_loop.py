@@ -4,39 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from ..generation.errors import MinigenError
-from ..generation.params import SamplingParams
-from ..generation.prompt import Prompt
-from ..generation.trace import Output
 from .batch_earlier import Done
-from .batch_encoding import LineEncoder, Refusal, Request
-from .batch_input import LineReader
+from .batch_encoding import LineEncoder
+from .batch_in_hand import InHand, Steps
+from .batch_input import Line, LineReader
 from .batch_order import Order, Record
 from .batch_output import Records
 from .batch_progress import BatchProgress
-from .batch_records import Answering, finished_record, refused_record
 from .batch_requests import Form, is_blank
 from .interrupts import Interrupts
 
 FEED: Final = 2  # requests in the engine for each that can run: some wait, so that none is waited for
 _LINES: Final = 64  # read between two steps at most, so that a stretch of bad lines holds nobody up
 _GLANCE: Final = 0.2  # seconds for which a line is waited for before a signal is looked for
-
-
-class Steps(Protocol):
-    """The engine, as far as the loop knows it."""
-
-    max_running: int
-
-    def add_request(
-        self, prompt: Prompt, sampling_params: SamplingParams | None = None, request_id: str | None = None
-    ) -> str: ...
-
-    def step(self) -> list[Output]: ...
-
-    def has_unfinished_requests(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +39,7 @@ class Batch:
 
     def __init__(self, engine: Steps, plan: BatchPlan, progress: BatchProgress, interrupts: Interrupts) -> None:
         self._engine, self._plan, self._progress, self._interrupts = engine, plan, progress, interrupts
-        self._answering: dict[str, Answering] = {}  # by the id of their request
+        self._in_hand: InHand[int] = InHand(engine, plan.encoder, plan.run)
 
     def run(self) -> int:
         """Generate, and give the exit code: 0, 1 where a line failed, 130, 143 or 129 after a signal.
@@ -76,19 +58,20 @@ class Batch:
     def _advance(self) -> bool:
         """Read what there is room for, and make one step; tell whether there is more to do."""
         self._read()
-        self._progress.num_running = min(len(self._answering), self._engine.max_running)
-        if self._engine.has_unfinished_requests():
-            for output in self._engine.step():
-                self._take(output)
-            return True
-        return not self._plan.lines.has_ended
+        self._progress.num_running = min(len(self._in_hand), self._engine.max_running)
+        if not len(self._in_hand):
+            return not self._plan.lines.has_ended
+        for place, record in self._in_hand.step():
+            self._write(*self._plan.order.finish(place, record))
+        self._progress.num_tokens = self._in_hand.num_tokens
+        return True
 
     def _read(self) -> None:
         most = FEED * self._engine.max_running
         for _ in range(_LINES):
-            if len(self._answering) >= most or not self._plan.order.has_room():
+            if len(self._in_hand) >= most or not self._plan.order.has_room():
                 return
-            is_idle = not self._answering
+            is_idle = not len(self._in_hand)
             line = self._plan.lines.next(_GLANCE if is_idle else 0.0)
             if line is None:
                 if is_idle and not self._plan.lines.has_ended:
@@ -100,27 +83,13 @@ class Batch:
             elif self._plan.done.holds(line):
                 self._progress.num_before += 1
             else:
-                self._begin(self._plan.encoder.request(line))
+                self._begin(line)
 
-    def _begin(self, request: Request | Refusal) -> None:
+    def _begin(self, line: Line) -> None:
         place = self._plan.order.begin()
-        if not isinstance(request, Refusal):
-            try:
-                name = self._engine.add_request(request.prompt, request.params, str(request.line))
-                self._answering[name] = Answering(request=request, place=place)
-                return
-            except MinigenError as error:
-                request = Refusal(line=request.line, digest=request.digest, id=request.id, error=error)
-        self._write(*self._plan.order.finish(place, refused_record(request, self._plan.run)))
-
-    def _take(self, output: Output) -> None:
-        one = self._answering[output.request_id]
-        one.take(output)
-        self._progress.num_tokens += output.token_id is not None
-        if output.finish_reason is not None:
-            del self._answering[output.request_id]
-            record = finished_record(one, output, self._plan.run)
-            self._write(*self._plan.order.finish(one.place, record))
+        record = self._in_hand.begin(line, place)
+        if record is not None:
+            self._write(*self._plan.order.finish(place, record))
 
     def _write(self, *records: Record) -> None:
         for record in records:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+import typer.core
 
-from ..generation.errors import ParameterError
+from ..generation.errors import ParameterError, UsageError
 from ..generation.ranges import Range
 from .option_kinds import number, switch
 
-_INPUT, _ENGINE, _WORLD = "Input", "Engine", "World"
+_INPUT, _ENGINE, _OUTPUT = "Input", "Engine", "Output"
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,6})?)\s*([kmgt]i?b|b)?", re.IGNORECASE | re.ASCII)
 _POWERS: Final = "bkmgt"
+_ADDRESS: Final = re.compile(r"auto|local|(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5}", re.ASCII)
 
 
 def size(text: str) -> int:
@@ -25,6 +28,37 @@ def size(text: str) -> int:
     if num_bytes < 1:
         raise ParameterError("--kv-memory", text, "a size such as 512MB, 2GiB or 1000000 (bytes)")
     return num_bytes
+
+
+def ray_address(text: str) -> str:
+    """Give the address of a Ray cluster, or nothing where none was given. Raises UsageError for what is none."""
+    if text.startswith("ray://"):
+        raise UsageError(
+            f"--ray cannot take {text}, since Ray Data does not run through Ray's client: run minigen on a machine of "
+            "the cluster, with --ray auto."
+        )
+    if text and not _ADDRESS.fullmatch(text):
+        raise UsageError(
+            f"--ray must be followed by an address such as 10.0.0.5:6379, auto or local, or by another option, not by "
+            f"{text!r}: the input goes before it."
+        )
+    return text
+
+
+class RayCommand(typer.core.TyperCommand):
+    """A command whose option --ray may do without its value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse a command line."""
+        return super().parse_args(ctx, list(_with_value(args)))
+
+
+def _with_value(arguments: Sequence[str]) -> Iterator[str]:
+    """Give a command line in which --ray has an empty value where none follows."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    for place, word in enumerate(arguments):
+        is_bare = word == "--ray" and place < end and (place + 1 == len(arguments) or arguments[place + 1][:1] == "-")
+        yield "--ray=" if is_bare else word
 
 
 Source = Annotated[
@@ -50,8 +84,16 @@ KvMemory = Annotated[
         help="Memory for keys and values at most, such as 512MB or 2GiB (default: what suits the device).",
     ),
 ]  # fmt: skip
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray", metavar="[ADDRESS]", parser=ray_address, rich_help_panel=_ENGINE,
+        help="Run on a Ray cluster: at an address such as 10.0.0.5:6379, one that is found (auto), or one of this "
+        "machine alone (local); without a value, one that is found, else of this machine.",
+    ),
+]  # fmt: skip
 Ordered = Annotated[
-    bool, switch("--ordered", "Write in the order of the input, rather than as requests finish.", _WORLD)
+    bool, switch("--ordered", "Write in the order of the input, rather than as requests finish.", _OUTPUT)
 ]
-Resume = Annotated[bool, switch("--resume", "Go on where an interrupted --output ends.", _WORLD)]
-Overwrite = Annotated[bool, switch("--overwrite", "Begin an --output anew that holds something already.", _WORLD)]
+Resume = Annotated[bool, switch("--resume", "Go on where an interrupted --output ends.", _OUTPUT)]
+Overwrite = Annotated[bool, switch("--overwrite", "Begin an --output anew that holds something already.", _OUTPUT)]

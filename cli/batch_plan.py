@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ class BatchFlags:
     overwrite: bool
     max_running: int | None
     kv_memory: int | None
+    ray: str | None  # the address of a cluster; "": one that is found; None: no cluster
+    debug: bool
 
     @property
     def form(self) -> Form:
@@ -56,6 +59,19 @@ def check_apart(source: Input, output: Path | None) -> None:
     """Raise UsageError where the output is the input."""
     if source.path is not None and output is not None and output.exists() and os.path.samefile(source.path, output):
         raise UsageError(f"--output {str(output)!r} is the input itself: give another file.")
+
+
+def check_cluster(given: BatchFlags, job: Job) -> None:
+    """Raise UsageError where --ray is given and Ray is not here, or a device that a cluster does not choose by."""
+    if given.ray is None:
+        return
+    if os.name != "posix":
+        raise UsageError("--ray needs Linux or macOS.")
+    if not all(find_spec(name) for name in ("ray", "pyarrow", "pandas")):
+        raise UsageError('--ray needs Ray: pip install "minigen-cli[ray]".')
+    device = job.model.device
+    if device not in ("auto", "cuda", "cpu"):
+        raise UsageError(f"--ray gives each worker a GPU or cores: the device must be auto, cuda or cpu, not {device}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

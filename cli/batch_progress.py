@@ -87,10 +87,10 @@ class BatchProgress:
         full = min(length, length * done // max(1, self._total))
         return f"{'━' * full}{'╌' * (length - full)} {text}"
 
-    def summary(self, device: str, seed: int) -> str:
-        """Give the whole of it on one line."""
+    def summary(self, device: str | None, seed: int, *, num_workers: int = 0) -> str:
+        """Give the whole of it on one line. device: whose memory is told; num_workers: of a cluster, where it ran."""
         done = self.num_before + self.num_written
-        seconds, peak = self._clock() - self._began, peak_memory_bytes(device)
+        seconds, peak = self._clock() - self._began, None if device is None else peak_memory_bytes(device)
         parts = [
             f"{done} requests" if self._total is None else f"{done} of {self._total} requests",
             f"{self.num_before} of them before" if self.num_before else None,
@@ -98,27 +98,33 @@ class BatchProgress:
             f"{self.num_tokens} tokens",
             _speed(self.num_tokens, seconds, "tokens/s"),
             f"peak {bytes_text(peak)}" if peak is not None else None,
+            counted(num_workers, "worker") if num_workers else None,
             f"seed {seed}",
         ]
         return ", ".join(part for part in parts if part is not None)
 
-    def end(self, device: str, seed: int, *, is_verbose: bool, is_quiet: bool) -> None:
+    def end(self, device: str | None, seed: int, *, num_workers: int = 0, is_verbose: bool, is_quiet: bool) -> None:
         """Say how it went: the statistics where they are wanted, and failures always."""
         self._notes.clear()
         if is_verbose or (is_terminal(self._stream) and not is_quiet):
-            self._notes.plain(self.summary(device, seed))
+            self._notes.plain(self.summary(device, seed, num_workers=num_workers))
         if self.num_blank:
-            self._notes.note(f"{_counted(self.num_blank, 'empty line')} left out.")
+            self._notes.note(f"{_were(self.num_blank, 'empty line')} left out.")
         if self.num_cut:
-            self._notes.warn(f"warning: {_counted(self.num_cut, 'prompt')} cut to fit the window.")
+            self._notes.warn(f"warning: {_were(self.num_cut, 'prompt')} cut to fit the window.")
         if self.num_failed:
             self._notes.warn(
                 f"{self.num_failed} of {self.num_written} requests failed, the first {self._first_failure}"
             )
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun} was" if count == 1 else f"{count} {noun}s were"
+def counted(count: int, noun: str) -> str:
+    """Write a number of things: `1 worker`, `2 workers`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _were(count: int, noun: str) -> str:
+    return f"{counted(count, noun)} {'was' if count == 1 else 'were'}"
 
 
 def _speed(tokens: int, seconds: float, unit: str = "tok/s") -> str:

@@ -31,7 +31,6 @@ class Answering:
     """A request on its way to a record."""
 
     request: Request
-    place: int  # among the requests that were begun
     texts: list[str] = field(default_factory=list)
     num_tokens: int = 0
 

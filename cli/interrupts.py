@@ -16,7 +16,7 @@ SHOW_CURSOR = "\x1b[?25h"
 
 
 class Interruption(BaseException):
-    """A signal that ends the program. It is no Exception, so that nothing takes it for a failure."""
+    """A signal that ends the program. It is not an Exception, so that nothing takes it for a failure."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(signal_number)

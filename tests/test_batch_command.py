@@ -243,7 +243,7 @@ def test_a_bad_line_becomes_a_record_and_the_rest_goes_on(folder: Path, capsys: 
         "The line is no JSON: Expecting property name enclose",
         "The line must be UTF-8, and it has the byte 0xe9 at ",
         "promt is not known; did you mean prompt?",
-        "temperature must be 0 to 100, not -1.",
+        "temperature must be between 0 and 100, not -1.",
         "The prompt is empty.",
         "The prompt has 500 tokens, but the model's window of",
         "The prompt has 5000 bytes, but the model's window of",
@@ -355,9 +355,9 @@ def test_an_output_is_made_where_there_is_none_and_gone_where_nothing_came_of_it
         (["--resume"], "--resume needs --output with a file, which it continues."),
         (["-q", "-v"], "--quiet and --verbose contradict each other: give one of them."),
         (["--chat", "--raw"], "--chat and --raw contradict each other: give one of them."),
-        (["--max-running", "0"], "--max-running must be a whole number, 1 to 4096, not 0."),
+        (["--max-running", "0"], "--max-running must be a whole number between 1 and 4096, not 0."),
         (["--kv-memory", "12"], None),
-        (["--temperature", "nan"], "--temperature must be a number, 0 to 100, not nan."),
+        (["--temperature", "nan"], "--temperature must be a number between 0 and 100, not nan."),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

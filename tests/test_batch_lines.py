@@ -203,13 +203,13 @@ BAD = {
     "1": 'The line must be an object, such as {"prompt": "..."}, not a number.',
     '{"prompt": "a", "temperature": NaN}': "The line is no JSON: NaN is no number there.",
     '{"prompt": "a", "temperature": -Infinity}': "The line is no JSON: -Infinity is no number there.",
-    '{"prompt": "a", "temperature": 1e999}': "temperature must be 0 to 100, not inf.",
+    '{"prompt": "a", "temperature": 1e999}': "temperature must be between 0 and 100, not inf.",
     '{"prompt": "a", "seed": ' + "1" * 5000 + "}": "The line has a number of too many digits.",
     '{"prompt": "a", "seed": 9223372036854775808}': (
-        "seed must be a whole number, 0 to 2^63-1, not 9223372036854775808."
+        "seed must be a whole number between 0 and 2^63-1, not 9223372036854775808."
     ),
-    '{"prompt": "a", "temperature": "0.5"}': "temperature must be a number, 0 to 100, not '0.5'.",
-    '{"prompt": "a", "temperature": true}': "temperature must be a number, 0 to 100, not True.",
+    '{"prompt": "a", "temperature": "0.5"}': "temperature must be a number between 0 and 100, not '0.5'.",
+    '{"prompt": "a", "temperature": true}': "temperature must be a number between 0 and 100, not True.",
     '{"prompt": "a", "top_k": 1.5}': "top_k must be a whole number, 0 or more, not 1.5.",
     '{"prompt": "a", "top_k": 1.0}': "top_k must be a whole number, 0 or more, not 1.0.",
     '{"prompt": "a", "ignore_eos": 1}': "ignore_eos must be true or false, not 1.",

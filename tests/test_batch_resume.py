@@ -115,6 +115,30 @@ def test_a_torn_end_is_repaired(folder: Path, monkeypatch: pytest.MonkeyPatch, t
     assert len(written) == num_left
 
 
+@pytest.mark.parametrize("torn", [0, 30, 500])
+def test_zeros_at_the_end_are_a_torn_end(folder: Path, torn: int) -> None:
+    """A file system may leave them after a power cut, where bytes were to be written."""
+    expected = whole(folder, "--seed", "5")
+    begun = b"".join(expected[:3])
+    Path("out").write_bytes(begun[: len(begun) - torn] + bytes(300))
+    assert batch(folder, "--seed", "5", "-o", "out", "--resume") == 0
+    assert sorted(Path("out").read_bytes().splitlines(keepends=True)) == sorted(expected)
+
+
+def test_a_record_that_grew_where_its_id_is_escaped_is_known_again(folder: Path) -> None:
+    """A control character takes six bytes there."""
+    rest = b', "prompt": "x", "max_new_tokens": 1}\n'
+    Path("grown.jsonl").write_bytes(b'{"id": "%s"%s{"id": 2%s' % (b"\x7f" * 12_000_000, rest, rest))
+    arguments = ["batch", "grown.jsonl", "-m", str(folder), "--device", "cpu", "--raw", "--seed", "5", "-o", "out"]
+    assert main(arguments) == 0
+    expected = Path("out").read_bytes()
+    first, _ = expected.splitlines(keepends=True)
+    assert len(first) > 2**26
+    Path("out").write_bytes(first)
+    assert main([*arguments, "--resume"]) == 0
+    assert Path("out").read_bytes() == expected
+
+
 def test_what_is_missing_in_the_middle_is_done(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With --ordered the file is put in order at the end."""
     expected = whole(folder, "--seed", "5")

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from minigen.generation.compiling import compile_package
 from minigen.generation.sources import locate
 from minigen.presets import load
 
@@ -31,18 +32,26 @@ def main() -> None:
     """Print the table."""
     files = next(found for source in load("smollm2").model.sources if (found := locate(source)))
     script = SCRIPT.format(folder=str(Path(files.path)))
-    one_token = ["run", "The capital of France is", "--raw", "-t", "0", "--max-new-tokens", "1", "--device", "cpu"]
+    compile_package(files)
+    one_token = ["run", "The capital of France is", "-t", "0", "--max-new-tokens", "1", "--device", "cpu", "--no-stdin"]
     variants = {
         'python -c "import torch"': lambda: run("-c", "import torch"),
         "minigen --help": lambda: run("-m", "minigen.cli", "--help"),
         "ten-line transformers script, one token": lambda: run("-c", script),
-        "minigen run --max-new-tokens 1": lambda: run("-m", "minigen.cli", *one_token),
+        "minigen run --raw --max-new-tokens 1": lambda: run(
+            "-m", "minigen.cli", *one_token, "--raw", "--compile", "never"
+        ),
+        "the same, compiled": lambda: run("-m", "minigen.cli", *one_token, "--raw", "--compile", "require"),
+        "the same, compiled, in chat mode": lambda: run(
+            "-m", "minigen.cli", *one_token, "--chat", "--compile", "require"
+        ),
     }
     found = alternate(variants, rounds=10)
     names = list(variants)
-    bases = {names[1]: names[0], names[3]: names[2]}
+    bases = {names[1]: names[0]} | dict.fromkeys(names[3:], names[2])
     rows = [
         [name, spread(found[name], 2), f"{ratio(found[name], found[bases[name]])}" if name in bases else ""]
         for name in names
     ]
-    show("Start, whole processes (medians of 10 alternating runs)", ["", "seconds", "ratio to the line above"], rows)
+    title = "Start, whole processes (medians of 10 alternating runs)"
+    show(title, ["", "seconds", "ratio to import torch, and to the script"], rows)

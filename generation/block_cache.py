@@ -19,6 +19,7 @@ from .attention import Pass, Workspace, attend
 from .blocks import NULL
 from .errors import RunError
 from .plan import Plan
+from .pools import Pools
 
 NAME = "minigen_blocks"
 AttentionInterface.register(NAME, attend)
@@ -47,11 +48,13 @@ class BlockCache:
         """The bytes of one block in all layers; known after the first pass."""
         return sum(pool[0].numel() * pool.element_size() for layer in self.layers for pool in layer.pools())
 
-    def allocate(self, shapes: Sequence[tuple[int, int]], dtype: torch.dtype) -> None:
-        """Allocate all pools at once: key heads and dim of the keys of every layer, then of the values."""
-        states = [torch.empty(1, heads, 1, dim, dtype=dtype) for heads, dim in shapes]
-        for layer, keys, values in zip(self.layers, states, states[len(self.layers) :], strict=False):
-            layer.allocate(keys, values)
+    @classmethod
+    def over(cls, pools: Pools, config: Any) -> "BlockCache":
+        """Give the cache of a model over pools that are there already."""
+        cache = cls(config, len(pools.tensors[0]) - 1, pools.block_size)
+        for layer, (keys, values) in zip(cache.layers, pools.layers, strict=True):
+            layer.keys, layer.values, layer.is_initialized = keys, values, True
+        return cache
 
     def enlarged(self, num_blocks: int, block_size: int) -> "BlockCache":
         """Give an empty cache for the same model, whose shapes are known from a pass over this one."""

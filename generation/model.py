@@ -14,6 +14,7 @@ from .errors import ParameterError
 from .facts import end_token_ids, vocab_size_of, window_of
 from .folder import inspect_folder, inspect_gguf
 from .gguf_model import load_gguf
+from .lazy_network import LazyNetwork
 from .progress import SILENT, Progress, bytes_text
 from .quiet import quiet_libraries
 from .ranges import RANGES, Range
@@ -21,7 +22,7 @@ from .sources import ModelFiles, ModelSettings, PathSource, fetch, parse_source
 from .transformers_gate import ITEM_SIZE, load_weights, read_config, read_tokenizer, require_tokenizer
 
 if TYPE_CHECKING:
-    from .packages import Package
+    from .packages import Light, Package
 
 __all__ = ["Model", "end_token_ids", "load_model", "window_of"]
 
@@ -103,14 +104,12 @@ def load_model(
         from .packages import package_for
 
         package, stale = package_for(files, settings.compile, device=device, dtype=dtype)
-        if files.gguf is None:
+        if package is not None and package.facts.light is not None:
+            loaded = _load_light(files, package.facts.light)
+        elif files.gguf is None:
             loaded = _load_folder(files, device, dtype, settings.trust_remote_code)
         else:
             loaded = _load_gguf(files, device, dtype, progress)
-        if device == "cpu":
-            from .linear import pack_linears
-
-            pack_linears(loaded.network)
     defaults, doubts = sampling_defaults(files.path) if files.gguf is None else ({}, ())
     return replace(
         loaded,
@@ -131,13 +130,45 @@ def _settings_of(model: ModelSettings | str | Path) -> ModelSettings:
     return ModelSettings(sources=(source,))
 
 
+def _load_light(files: ModelFiles, known: Light) -> Model:
+    """Load what a compiled step needs, without transformers; the network comes when something asks for it."""
+    from .light_tokenizer import LightTokenizer
+
+    inspect_folder(files.path, trust_remote_code=False)
+    return Model(
+        network=LazyNetwork(lambda: _packed_network(files, "cpu", "float32", trust_remote_code=False)[0]),
+        tokenizer=LightTokenizer(files.path),
+        name=files.name,
+        window=known.window,
+        vocab_size=known.vocab_size,
+        end_token_ids=tuple(known.end_token_ids),
+        warnings=tuple(known.notes),
+    )
+
+
 def _load_folder(files: ModelFiles, device: str, dtype: str, trust_remote_code: bool) -> Model:
     inspect_folder(files.path, trust_remote_code=trust_remote_code)
     require_tokenizer(files.path)
-    config = read_config(files.path, trust_remote_code=trust_remote_code)
-    network, notes = load_weights(files.path, config, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    network, notes = _packed_network(files, device, dtype, trust_remote_code=trust_remote_code)
     tokenizer = read_tokenizer(files.path, trust_remote_code=trust_remote_code)
     return replace(Model.wrap(network, tokenizer, name=files.name), warnings=notes)
+
+
+def _packed_network(
+    files: ModelFiles, device: str, dtype: str, *, trust_remote_code: bool
+) -> tuple[Any, tuple[str, ...]]:
+    config = read_config(files.path, trust_remote_code=trust_remote_code)
+    network, notes = load_weights(files.path, config, device=device, dtype=dtype, trust_remote_code=trust_remote_code)
+    return _packed(network, device), notes
+
+
+def _packed(network: Any, device: str) -> Any:
+    """Pack the weights of a network on a CPU."""
+    if device == "cpu":
+        from .linear import pack_linears
+
+        pack_linears(network)
+    return network
 
 
 def _load_gguf(files: ModelFiles, device: str, dtype: str, progress: Progress) -> Model:
@@ -148,7 +179,7 @@ def _load_gguf(files: ModelFiles, device: str, dtype: str, progress: Progress) -
     progress.note(f"Unpacking {path.name}: {packed} on disk, {bytes_text(dense)} in memory as {dtype}.")
     network, tokenizer = load_gguf(path, device=device, dtype=dtype, num_weights=facts.num_weights)
     return replace(
-        Model.wrap(network, tokenizer, name=files.name),
+        Model.wrap(_packed(network, device), tokenizer, name=files.name),
         end_token_ids=end_token_ids(network, tokenizer, facts.end_token_ids),
     )
 

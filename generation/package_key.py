@@ -19,7 +19,14 @@ FLAGS: Final[Mapping[str, Any]] = {  # of the compiler
     "cpp.dynamic_threads": True,  # as many as the run has
     "aot_inductor.package_constants_in_so": False,
 }
-_SOURCES: Final = ("step.py", "compiling.py", "package_key.py")  # that shape the step
+_TEXT_FILES: Final = ("tokenizer*", "special_tokens*", "chat_template*", "generation_config.json")
+_SOURCES: Final = (
+    "step.py",
+    "compile_process.py",
+    "package_key.py",
+    "light_tokenizer.py",
+    "chat_template.py",
+)  # that shape the step
 Key = Mapping[str, str]
 
 
@@ -36,6 +43,7 @@ def key_of(files: ModelFiles, weights: str) -> Key:
         "processor": _digest(_processor().encode()),
         "compiler flags": _digest(json.dumps(FLAGS, sort_keys=True).encode()),
         "configuration": _digest((files.path / "config.json").read_bytes()),
+        "tokenizer": _digest(*(_stamp(path).encode() for path in _others(files.path))),
         "weight files": _digest(*(_stamp(path).encode() for path in weight_files(files.path))),
         "weights": weights,
         "block size": str(BLOCK_SIZE),
@@ -45,6 +53,11 @@ def key_of(files: ModelFiles, weights: str) -> Key:
 def difference(one: Key, other: Key) -> str | None:
     """Name the first thing in which two keys differ; None where they are the same."""
     return next((name for name in {**one, **other} if one.get(name) != other.get(name)), None)
+
+
+def _others(folder: Path) -> list[Path]:
+    """Give the files of a model's folder that say how text becomes tokens, and what ends it."""
+    return sorted(path for pattern in _TEXT_FILES for path in folder.glob(pattern))
 
 
 def _stamp(path: Path) -> str:

@@ -29,6 +29,16 @@ WEIGHTS: Final = ("exact",)  # kinds of packages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Light:
+    """What must be known of a model to start without transformers."""
+
+    vocab_size: int
+    window: int | None
+    end_token_ids: Sequence[int]
+    notes: Sequence[str]  # on its weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PackageFacts:
     """What a package says about itself."""
 
@@ -40,6 +50,7 @@ class PackageFacts:
     constants: Mapping[str, Mapping[str, str]]  # by file, the names in the graph: what each is called there
     model_folder: Path
     digests: Mapping[str, str]  # sha256 of its files
+    light: Light | None  # what stands for transformers, where it was found to be the same
     pools: Sequence[tuple[int, int]]  # key heads and dim of the keys of every layer, then of the values
 
 
@@ -83,6 +94,7 @@ def read_facts(folder: Path) -> PackageFacts:
             constants={str(file): dict(names) for file, names in told["constants"].items()},
             model_folder=Path(told["model_folder"]),
             digests={str(name): str(digest) for name, digest in told["digests"].items()},
+            light=None if told["light"] is None else Light(**told["light"]),
             pools=[(int(heads), int(dim)) for heads, dim in told["pools"]],
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:

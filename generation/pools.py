@@ -1,0 +1,47 @@
+"""The keys and values of many sequences, in blocks: plain tensors, which a network and a compiled step share."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .blocks import NULL
+
+
+class Pools:
+    """Two pools for each layer, `(blocks, key heads, block_size, dim)` each; the first block is never given out.
+
+    shapes: key heads and dim of the keys of every layer, then of the values.
+    """
+
+    def __init__(
+        self, shapes: Sequence[tuple[int, int]], num_blocks: int, block_size: int, *, dtype: torch.dtype, device: str
+    ) -> None:
+        self.block_size = block_size
+        self.tensors = [
+            torch.empty((num_blocks + 1, heads, block_size, dim), dtype=dtype, device=device) for heads, dim in shapes
+        ]  # what is never written is never used, where the system gives memory that way: blocks are cleared when taken
+        self.clear(NULL)
+
+    @property
+    def layers(self) -> Sequence[tuple[Tensor, Tensor]]:
+        """The keys and the values of each layer."""
+        half = len(self.tensors) // 2
+        return list(zip(self.tensors[:half], self.tensors[half:], strict=True))
+
+    @torch.inference_mode()
+    def clear(self, block: int) -> None:
+        """Forget what stands in a block: a number that is none would spoil even a sum that weighs it with 0."""
+        for pool in self.tensors:
+            pool[block].zero_()
+
+    @torch.inference_mode()
+    def copy(self, source: int, target: int) -> None:
+        """Write the content of one block into another."""
+        for pool in self.tensors:
+            pool[target] = pool[source]
+
+
+def bytes_per_block(shapes: Sequence[tuple[int, int]], block_size: int, *, item_size: int) -> int:
+    """Give the bytes of one block in all pools."""
+    return sum(heads * dim for heads, dim in shapes) * block_size * item_size

@@ -33,18 +33,15 @@ def main() -> None:
     files = next(found for source in load("smollm2").model.sources if (found := locate(source)))
     script = SCRIPT.format(folder=str(Path(files.path)))
     compile_package(files)
-    one_token = ["run", "The capital of France is", "-t", "0", "--max-new-tokens", "1", "--device", "cpu", "--no-stdin"]
+    settings = ["-t", "0", "--max-new-tokens", "1", "--device", "cpu", "--no-stdin"]
+    one_token = ["-m", "minigen.cli", "run", "The capital of France is", *settings]
     variants = {
         'python -c "import torch"': lambda: run("-c", "import torch"),
         "minigen --help": lambda: run("-m", "minigen.cli", "--help"),
         "ten-line transformers script, one token": lambda: run("-c", script),
-        "minigen run --raw --max-new-tokens 1": lambda: run(
-            "-m", "minigen.cli", *one_token, "--raw", "--compile", "never"
-        ),
-        "the same, compiled": lambda: run("-m", "minigen.cli", *one_token, "--raw", "--compile", "require"),
-        "the same, compiled, in chat mode": lambda: run(
-            "-m", "minigen.cli", *one_token, "--chat", "--compile", "require"
-        ),
+        "minigen run --raw --max-new-tokens 1": lambda: run(*one_token, "--raw", "--compile", "never"),
+        "the same, compiled": lambda: run(*one_token, "--raw", "--compile", "require"),
+        "the same, compiled, in chat mode": lambda: run(*one_token, "--chat", "--compile", "require"),
     }
     found = alternate(variants, rounds=10)
     names = list(variants)

@@ -12,6 +12,7 @@ import torch
 from minigen.generation import Engine, Model, SamplingParams
 from minigen.generation.block_tables import BlockTables
 from minigen.generation.sampler import Sampler
+from minigen.generation.trace import UNMEASURED
 
 from .measure import alternate, default_model, plain_network, ratio, show, spread
 
@@ -193,7 +194,7 @@ def shares() -> None:
     engine = Engine(model, max_running=ROWS)
     for row in range(ROWS):
         params = SamplingParams(temperature=0.8, top_p=0.95, seed=row, max_new_tokens=80, ignore_eos=True)
-        engine.add_request([300 + row, *range(400, 520)], params)
+        engine.add_request([300 + row, *range(400, 520)], params, inspection=UNMEASURED)  # as minigen batch does
     while len([each for each in engine.scheduler.running if each.token_ids]) < ROWS:
         engine.step()
     passes: list[float] = []

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from ..generation.errors import MinigenError
 from ..generation.params import SamplingParams
 from ..generation.prompt import Prompt
-from ..generation.trace import Output
+from ..generation.trace import UNMEASURED, Inspection, Output
 from .batch_encoding import LineEncoder, Refusal
 from .batch_input import Line
 from .batch_order import Record
@@ -23,7 +23,12 @@ class Steps(Protocol):
     max_running: int
 
     def add_request(
-        self, prompt: Prompt, sampling_params: SamplingParams | None = None, request_id: str | None = None
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        request_id: str | None = None,
+        *,
+        inspection: Inspection = ...,
     ) -> str: ...
 
     def step(self) -> list[Output]: ...
@@ -53,7 +58,7 @@ class InHand(Generic[Place]):
         if not isinstance(request, Refusal):
             self._names += 1  # not the line's number: a cluster may give a line twice
             try:
-                name = self._engine.add_request(request.prompt, request.params, str(self._names))
+                name = self._engine.add_request(request.prompt, request.params, str(self._names), inspection=UNMEASURED)
                 self._answering[name] = place, Answering(request=request)
                 return None
             except MinigenError as error:

@@ -115,16 +115,20 @@ def leading_ids(scores: Tensor, count: int) -> Tensor:
 
 
 def ids_from(row: NDArray[np.float32], lowest: np.float32) -> NDArray[np.int64]:
-    """Give the ids of all scores of a row `(vocab,)` from `lowest` on, highest first, ties by id.
+    """Give the ids of all scores of a row `(vocab,)` from `lowest` on, highest first, ties by id."""
+    return ranked(row, np.flatnonzero(row >= lowest))
+
+
+def ranked(row: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Give some ids of a row `(vocab,)` by their scores, highest first, ties by id.
 
     In numpy, which starts no threads for it and sorts whole numbers fast: those of the bits, turned over below zero.
     """
-    ids = np.flatnonzero(row >= lowest)
     bits = (row[ids] + np.float32(0)).view(np.int32)  # −0.0 becomes 0.0
     keys = (~(bits ^ ((bits >> 31) & 0x7FFFFFFF))).astype(np.int64) << 32 | ids
     keys.sort()
-    ranked: NDArray[np.int64] = keys & 0xFFFFFFFF
-    return ranked
+    in_order: NDArray[np.int64] = keys & 0xFFFFFFFF
+    return in_order
 
 
 def _edge_of(row: NDArray[np.float32], count: int) -> np.float32:

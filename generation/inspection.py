@@ -35,6 +35,17 @@ def describe(
     """
     raw = rows[0][1]
     row = raw.numpy()
+    shown_u = None if is_greedy(params) else u
+    if not inspection.is_measured:
+        return Draw(
+            token_id=token_id,
+            logit=float(row[token_id]),
+            logprob=math.nan,
+            rank=0,
+            entropy=math.nan,
+            final_prob=final_prob,
+            u=shown_u,
+        )
     whole = read(row)
     total = whole.highest + math.log(whole.total)  # the natural log of the sum of exp(logit)
     logit = row[token_id]
@@ -48,7 +59,7 @@ def describe(
         rank=1 + int(np.count_nonzero(row > logit)) + int(np.count_nonzero(row[:token_id] == logit)),
         entropy=whole.entropy,
         final_prob=final_prob,
-        u=None if is_greedy(params) else u,
+        u=shown_u,
         candidates=_candidates(token_id, staged, total, ids[: inspection.num_candidates]),
         stages=waterfall(token_id, staged, whole) if inspection.has_stages else (),
         margins=margins(token_id, u, rows, params) if inspection.has_stages else {},

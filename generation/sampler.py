@@ -65,7 +65,7 @@ class Sampler:
         self.words = words or NO_WORDS
         self.surprisal_limit = 2 * self.params.mirostat_tau  # mirostat's state, in bits
         self._changes_scores = bool(score_stages(self.params, (), (), self.words))
-        self._is_short = is_short(self.params) and inspection == UNINSPECTED  # the rows between are not shown
+        self._is_short = is_short(self.params) and not inspection.shows_rows
         self._later_rows: list[Sampler] = []
 
     def sample(self, logits: Tensor) -> Tensor:

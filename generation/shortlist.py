@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .arrangement import filter_stages
-from .filters import apply_temperature, ids_from, leading_ids
+from .filters import apply_temperature, ids_from, leading_ids, ranked
 from .params import SamplingParams
 from .weights import Scores
 
@@ -23,7 +23,7 @@ Probs = NDArray[np.floating]
 Ranked = tuple[Ids, Probs]  # leading tokens, highest score first, ties by id; and their probabilities
 
 SHORT = frozenset({"temperature", "top_k", "top_p", "min_p"})
-GAPS = (4.0, 7.0, 10.0, np.inf)  # nats below the highest: few tokens of a row are near it, and most of its mass
+GAPS = (4.0, 7.0, 10.0)  # nats below the highest: few tokens of a row are near it, and most of its mass
 LEAST_DIVISOR = 0.01  # below it apply_temperature has its own way
 BLOCK = 64  # numbers; a softmax sums as many apart, or a part of as many
 
@@ -46,9 +46,13 @@ class Left:
 def leading_of(scores: Scores, probs: Probs) -> Iterator[Ranked]:
     """Yield the leading tokens of a row, `(vocab,)`: those near the highest, then more, then all."""
     highest, lowest = scores.max(), np.finfo(np.float32).min
+    near = np.flatnonzero(scores >= max(highest - np.float32(GAPS[-1]), lowest))  # one look at the whole row
+    nearby = scores[near]
     for gap in GAPS:
-        ids = ids_from(scores, max(highest - np.float32(gap), lowest))
+        ids = ranked(scores, near[nearby >= max(highest - np.float32(gap), lowest)])
         yield ids, probs[ids]
+    ids = ids_from(scores, lowest)
+    yield ids, probs[ids]
 
 
 def pick_of(leading: Iterable[Ranked], u: float) -> tuple[int, float]:

@@ -25,7 +25,7 @@ from minigen.cli.notes import Notes
 from minigen.generation.model import Model
 from minigen.generation.params import SamplingParams
 from minigen.generation.prompt import Prompt
-from minigen.generation.trace import Output
+from minigen.generation.trace import UNINSPECTED, Inspection, Output
 from minigen.presets import resolve
 from stubs import byte_tokenizer
 from test_terminal import Terminal
@@ -43,8 +43,14 @@ class ScriptedEngine:
         self.most = 0
 
     def add_request(
-        self, prompt: Prompt, sampling_params: SamplingParams | None = None, request_id: str | None = None
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        request_id: str | None = None,
+        *,
+        inspection: Inspection = UNINSPECTED,
     ) -> str:
+        assert not inspection.is_measured, "records tell nothing of single tokens"
         assert sampling_params is not None
         assert request_id is not None
         self.left[request_id] = sampling_params.max_new_tokens

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from minigen.generation.model import Model
 from minigen.generation.params import SamplingParams
 from minigen.generation.sampler import Sampler
-from minigen.generation.trace import Draw, Inspection
+from minigen.generation.trace import UNMEASURED, Draw, Inspection
 
 LISTED = Inspection(num_candidates=1)  # which shows the rows between, so that the stages run one by one
 
@@ -57,6 +57,18 @@ def test_the_short_way_gives_what_the_stages_give_one_by_one(
     for _ in range(3):
         assert short.draw(row) == plain(chain.draw(row))
     assert short.output_ids == chain.output_ids
+
+
+def test_without_measures_the_same_token_is_drawn() -> None:
+    row = row_of("normal", 3, 700)
+    for given_params in (SamplingParams(seed=1), SamplingParams(temperature=0), SamplingParams(top_p=0.9, seed=4)):
+        usual, bare = Sampler(given_params).draw(row), Sampler(given_params, inspection=UNMEASURED).draw(row)
+        assert math.isnan(bare.logprob)
+        assert math.isnan(bare.entropy)
+        assert bare.rank == 0
+        known = {"logprob": usual.logprob, "rank": usual.rank, "entropy": usual.entropy}
+        assert replace(bare, **known) == usual
+    assert Inspection(num_candidates=1, is_measured=False).is_measured, "candidates are held against measures"
 
 
 def test_rows_of_the_real_model_come_out_the_same_both_ways(default_model: Model) -> None:

@@ -5,7 +5,11 @@ goes into the file RESULT, as JSON: what a package must know, or `error` or `err
 """
 
 import json
+import os
+import signal
 import sys
+import threading
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +19,11 @@ from torch import Tensor
 
 from .block_trial import tried_cache
 from .errors import MinigenError, RunError
+from .facts import rotary_type_of
 from .light_tokenizer import LightTokenizer, is_same
 from .model import Model
 from .package_key import BLOCK_SIZE, FLAGS
-from .packages import OWN, STEP
+from .packages import OWN, STEP, runner_of
 from .quiet import quiet_libraries
 from .safetensors_file import read_weight_facts, weight_files
 from .transformers_gate import load_weights, quiet, read_config, read_tokenizer
@@ -31,6 +36,7 @@ _FAILURES = (AssertionError, AttributeError, LookupError, RuntimeError, TypeErro
 def main() -> None:
     """Do what the process was started for."""
     model, out, result = map(Path, sys.argv[1:])
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     quiet_libraries()
     try:
         _require_compiler()
@@ -40,6 +46,12 @@ def main() -> None:
     except MinigenError as error:
         told = {"error": str(error)}
     result.write_text(json.dumps(told), encoding="utf-8")
+
+
+def _end_with_parent() -> None:
+    """Wait until the process that wants the step is gone, and end this one with the compilers that it runs."""
+    sys.stdin.buffer.read()
+    os.killpg(os.getpid(), signal.SIGKILL)
 
 
 def _require_compiler() -> None:
@@ -62,26 +74,41 @@ def _compiled(model: Path, out: Path) -> dict[str, Any]:
 
     config = read_config(model, trust_remote_code=False)
     network, notes = load_weights(model, config, device="cpu", dtype=_dtype(model), trust_remote_code=False)
+    if rotary_type_of(network.config) == "dynamic":
+        raise RunError("its rotary positions depend on the length of the text")
     light = _light(model, network, notes)
     try:
         pools = _pools(network)
         step = step_of(network)
         with quiet():
             program = _exported(step, pools)
-            torch._inductor.aoti_compile_and_package(
-                program, package_path=str(out / STEP), inductor_configs=dict(FLAGS)
-            )
+            packed = out / "step.pt2"
+            torch._inductor.aoti_compile_and_package(program, package_path=str(packed), inductor_configs=dict(FLAGS))
+            _unpack(packed, out / STEP)
     except _FAILURES as error:
         inner = getattr(error, "inner_exception", None)  # of the compiler's own kind of error
         if isinstance(inner, OSError):
             raise inner from error
-        first = next(iter(str(error).strip().splitlines()), "")
-        raise RunError(f"{type(error).__name__}: {first}".rstrip(": ")) from error
+        raise RunError(_reason(inner or error)) from error
     state: dict[str, Any] = dict(step.named_parameters(remove_duplicate=False))
     state |= dict(step.named_buffers(remove_duplicate=False)) | dict(program.constants)
-    names = torch._C._aoti.AOTIModelPackageLoader(str(out / STEP), "model", False, 1, -1).get_constant_fqns()
+    names = runner_of(out / STEP).get_constant_names_to_original_fqns().values()
     constants = _placed({name: state[name].detach() for name in names}, model, out)
     return {"constants": constants, "pools": [(pool.shape[1], pool.shape[3]) for pool in pools], "light": light}
+
+
+def _unpack(packed: Path, target: Path) -> None:
+    """Take the code out of a package of PyTorch's, which else is unpacked anew for every run."""
+    with zipfile.ZipFile(packed) as archive:
+        [name] = [each for each in archive.namelist() if each.endswith(".so")]
+        target.write_bytes(archive.read(name))
+    packed.unlink()
+
+
+def _reason(error: BaseException) -> str:
+    """Say what failed: the line of a compiler that names an error, or the first of what is told."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return next((line for line in lines if "error:" in line or "fatal:" in line), lines[0])
 
 
 def _dtype(model: Path) -> str:

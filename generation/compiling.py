@@ -11,7 +11,19 @@ from typing import Any
 
 from .errors import RunError
 from .package_key import key_of
-from .packages import FACTS, OWN, STEP, PackageFacts, digest_of, folder_for, found_package, read_facts
+from .packages import (
+    FACTS,
+    OWN,
+    STEP,
+    OpenFolderError,
+    PackageFacts,
+    check_private,
+    check_whole,
+    digest_of,
+    folder_for,
+    found_package,
+    read_facts,
+)
 from .progress import SILENT, Progress, phase
 from .sources import ModelFiles
 from .store import place
@@ -28,12 +40,19 @@ def compile_package(files: ModelFiles, *, weights: str = "exact", progress: Prog
     if files.gguf is not None:
         raise RunError(f"{files.name} is a GGUF file; only models with safetensors weights can be compiled.")
     final = folder_for(files, weights)
+    try:
+        check_private(final)
+    except OpenFolderError as error:
+        raise RunError(f"{error}: chmod go-w takes that away.") from None
 
     def is_done(folder: Path) -> bool:
         try:
-            return found_package(files, weights) is not None
+            facts = found_package(files, weights)
+            if facts is not None:
+                check_whole(facts)
         except RunError:
             return False
+        return facts is not None
 
     place(final, lambda aside: _make(files, weights, aside, progress), is_done, progress)
     return read_facts(final)
@@ -66,18 +85,25 @@ def _compiled(files: ModelFiles, folder: Path, scratch: Path) -> dict[str, Any]:
     """Run the compiling process, whose files go into a folder; give what it tells of them."""
     command = [sys.executable, "-P", "-m", f"{__package__}.compile_process"]
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(scratch), "PYTHONWARNINGS": "ignore"}
-    done = subprocess.run(
-        [*command, str(files.path), str(folder), str(scratch / RESULT)],
-        stdin=subprocess.DEVNULL,
+    arguments = [str(files.path), str(folder), str(scratch / RESULT)]
+    with subprocess.Popen(
+        [*command, *arguments],
+        stdin=subprocess.PIPE,  # when this process is gone, so are that one and the compilers that it runs
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env=environment,
-        check=False,
-    )
+        start_new_session=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        try:
+            said = process.stderr.read()
+        finally:
+            process.stdin.close()
     try:
         made: dict[str, Any] = json.loads((scratch / RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or [f"it ended with code {done.returncode}"]
+        lines = said.decode(errors="replace").strip().splitlines() or [f"it ended with code {process.returncode}"]
         made = {"error": lines[-1]}
     if "errno" in made:
         raise OSError(made["errno"], os.strerror(made["errno"]))  # a full disk is the store's to say

@@ -39,13 +39,24 @@ def rotary_switch_of(config: Any) -> int | None:
 
     So models with LongRoPE do: the keys of a text that outgrows that length must be computed anew.
     """
-    for part in _configs(config):
-        rules = getattr(part, "rope_parameters", None) or {}
-        nested = [each for each in rules.values() if isinstance(each, dict)] if isinstance(rules, dict) else []
-        for each in (rules, *nested):
-            if isinstance(each, dict) and each.get("rope_type") == "longrope":
-                return each.get("original_max_position_embeddings")
+    for rules in _rotary_rules(config):
+        if rules.get("rope_type") == "longrope":
+            return rules.get("original_max_position_embeddings")
     return None
+
+
+def rotary_type_of(config: Any) -> str | None:
+    """Give the kind of a model's rotary positions, such as default or dynamic; None where it has none."""
+    return next((str(rules["rope_type"]) for rules in _rotary_rules(config) if rules.get("rope_type")), None)
+
+
+def _rotary_rules(config: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rules of a model's rotary positions; some models have several, by kinds of layers."""
+    for part in _configs(config):
+        rules = getattr(part, "rope_parameters", None)
+        if isinstance(rules, dict):
+            yield rules
+            yield from (each for each in rules.values() if isinstance(each, dict))
 
 
 def _configs(config: Any) -> Iterator[Any]:

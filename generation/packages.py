@@ -24,7 +24,7 @@ from .store import cache_folder, discard, size_on_disk
 if TYPE_CHECKING:
     from torch import Tensor
 
-FACTS, STEP, OWN = "package.json", "step.pt2", "weights.safetensors"  # in its folder
+FACTS, STEP, OWN = "package.json", "step.so", "weights.safetensors"  # in its folder
 WEIGHTS: Final = ("exact",)  # kinds of packages
 
 
@@ -62,7 +62,8 @@ def packages_folder() -> Path:
 def folder_for(files: ModelFiles, weights: str) -> Path:
     """Give where the package of a model lies, or would."""
     place = hashlib.sha256(os.fsencode(files.path.resolve())).hexdigest()[:12]
-    return packages_folder() / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', files.name)[:80]}-{place}-{weights}"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", files.path.resolve().name)[:80]
+    return packages_folder() / f"{name}-{place}-{weights}"
 
 
 def found_package(files: ModelFiles, weights: str) -> PackageFacts | None:
@@ -73,10 +74,13 @@ def found_package(files: ModelFiles, weights: str) -> PackageFacts | None:
     folder = folder_for(files, weights)
     if not folder.exists():
         return None
-    for each in (folder.parent, folder):
-        _check_private(each)
+    check_private(folder)
     facts = read_facts(folder)
-    if (what := difference(facts.key, key_of(files, weights))) is not None:
+    try:
+        key = key_of(files, weights)
+    except OSError:  # a file of the model is missing, which loading it will say
+        return None
+    if (what := difference(facts.key, key)) is not None:
         raise RunError(f"The compiled step of {files.name} was made for another {what}")
     return facts
 
@@ -101,6 +105,12 @@ def read_facts(folder: Path) -> PackageFacts:
         raise RunError(f"The compiled step in {folder} is damaged") from error
 
 
+def check_whole(facts: PackageFacts) -> None:
+    """Raise RunError for a package whose files are not those that were made."""
+    if any(digest_of(facts.folder / name) != digest for name, digest in facts.digests.items()):
+        raise RunError(f"The compiled step in {facts.folder} is damaged")
+
+
 def digest_of(path: Path) -> str | None:
     """Give the sha256 of a file; None for one that is not there."""
     try:
@@ -110,12 +120,19 @@ def digest_of(path: Path) -> str | None:
         return None
 
 
-def _check_private(folder: Path) -> None:
-    """Raise RunError for a folder that belongs to another user, or that others may write into."""
-    facts = folder.stat()
-    is_own = not hasattr(os, "getuid") or facts.st_uid == os.getuid()
-    if not is_own or stat.S_IMODE(facts.st_mode) & 0o022:
-        raise RunError(f"The folder {folder} can be written by others, so no code is loaded from it")
+class OpenFolderError(RunError):
+    """A folder that no code is loaded from: it belongs to another user, or others may write into it."""
+
+
+def check_private(folder: Path) -> None:
+    """Raise OpenFolderError where a package's folder, or the one that it is in, is not the user's alone."""
+    for each in (folder.parent, folder):
+        if not each.exists():
+            continue
+        facts = each.stat()
+        is_own = not hasattr(os, "getuid") or facts.st_uid == os.getuid()
+        if not is_own or stat.S_IMODE(facts.st_mode) & 0o022:
+            raise OpenFolderError(f"The folder {each} can be written by others, so no code is loaded from it")
 
 
 def package_for(files: ModelFiles, choice: str, *, device: str, dtype: str) -> tuple[Package | None, tuple[str, ...]]:
@@ -129,6 +146,7 @@ def package_for(files: ModelFiles, choice: str, *, device: str, dtype: str) -> t
         if choice == "require":
             raise RunError(f"{files.name} has no compiled step: it takes safetensors, on a CPU, in float32.")
         return None, ()
+    advice = "minigen models compile makes one"
     try:
         facts = found_package(files, "exact")
         if facts is not None:
@@ -136,7 +154,8 @@ def package_for(files: ModelFiles, choice: str, *, device: str, dtype: str) -> t
         reason = f"{files.name} has no compiled step"
     except RunError as error:
         reason = str(error)
-    advice = "minigen models compile makes one"
+        if isinstance(error, OpenFolderError):
+            advice = "chmod go-w takes that away"
     if choice == "require":
         raise RunError(f"{reason}; {advice}.")
     return None, () if reason.endswith("has no compiled step") else (f"{reason}; the plain loop runs ({advice}).",)
@@ -149,12 +168,15 @@ class Package:
         self.facts = facts
         from safetensors import SafetensorError
 
-        if any(digest_of(facts.folder / name) != digest for name, digest in facts.digests.items()):
-            raise RunError(f"The compiled step in {facts.folder} is damaged")
+        check_whole(facts)
         try:
-            self._constants = _mapped(facts)  # the code reads them in place, so they must stay
-            self._loader = _loader(facts.folder / STEP)
-            self._loader.load_constants(self._constants, False, True, True)  # (…, full update checked, ours to keep)
+            weights = _mapped(facts)
+            self._runner = runner_of(facts.folder / STEP)
+            names = self._runner.get_constant_names_to_original_fqns()
+            self._constants = {
+                inner: weights[name] for inner, name in names.items()
+            }  # read in place, so they must stay
+            self._runner.update_constant_buffer(self._constants, False, True, True)  # (…, all are given, ours to keep)
         except (OSError, RuntimeError, AttributeError, LookupError, ValueError, SafetensorError) as error:
             raise RunError(f"The compiled step in {facts.folder} cannot be loaded") from error
 
@@ -164,20 +186,15 @@ class Package:
         pools: the keys of every layer, then the values, `(blocks, key heads, 64, dim)` float32, which it writes to.
         Gives the logits `(1, vocab)`, float32.
         """
-        logits: Tensor = self._loader.run([ids, positions, tables, *pools])[0]
+        logits: Tensor = self._runner.run([ids, positions, tables, *pools])[0]
         return logits
 
 
-def _loader(path: Path) -> Any:
-    """Open compiled code: by PyTorch's inner name, which is quick, or by its official one, which imports a compiler."""
+def runner_of(path: Path) -> Any:
+    """Open compiled code where it lies: PyTorch's official way unpacks it for every run anew, and leaves that."""
     import torch
 
-    try:
-        return torch._C._aoti.AOTIModelPackageLoader(str(path), "model", False, 1, -1)
-    except AttributeError:
-        from torch._inductor import aoti_load_package
-
-        return aoti_load_package(str(path)).loader
+    return torch._C._aoti.AOTIModelContainerRunnerCpu(str(path), 1)
 
 
 def _mapped(facts: PackageFacts) -> dict[str, Tensor]:

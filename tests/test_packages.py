@@ -20,7 +20,7 @@ from minigen.generation.block_runner import BlockRunner
 from minigen.generation.compiled_runner import FEW, CompiledRunner
 from minigen.generation.compiling import compile_package
 from minigen.generation.engine import Engine
-from minigen.generation.errors import RunError
+from minigen.generation.errors import RunError, SourceError
 from minigen.generation.light_tokenizer import LightTokenizer
 from minigen.generation.model import Model, load_model
 from minigen.generation.packages import FACTS, STEP, found_package
@@ -123,7 +123,9 @@ def test_another_size_of_blocks_runs_as_it_did(compiled: ModelFiles) -> None:
     assert isinstance(Engine(loaded(compiled), max_running=2, block_size=16).runner, BlockRunner)
 
 
-def test_a_run_starts_without_transformers_and_loads_the_network_when_it_must(compiled: ModelFiles) -> None:
+def test_a_run_starts_without_transformers_and_loads_the_network_when_it_must(
+    compiled: ModelFiles, tmp_path: Path
+) -> None:
     """The text is the same either way: a short prompt is read by the step, a long one by the network."""
     program = (
         "import sys; from minigen.cli.app import main; code = main(sys.argv[1:]); "
@@ -139,11 +141,17 @@ def test_a_run_starts_without_transformers_and_loads_the_network_when_it_must(co
         texts = []
         for choice in ("require", "never"):
             arguments = ["run", prompt, *flags, "--seed", "3", "--compile", choice]
-            done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, check=True)
+            done = subprocess.run(
+                [sys.executable, "-c", program, *arguments],
+                capture_output=True,
+                check=True,
+                env={**os.environ, "TMPDIR": str(tmp_path)},
+            )
             texts.append(done.stdout)
             has_network = needs_network or choice == "never"
             assert done.stderr.decode() == f"0 {has_network}\n"
         assert texts[0] == texts[1]
+    assert list(tmp_path.iterdir()) == [], "code is loaded where it lies"
 
 
 def test_a_chat_starts_without_transformers(compiled: ModelFiles, tmp_path: Path, cache: Path) -> None:
@@ -187,6 +195,12 @@ def copied(compiled: ModelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     return compiled, folder
 
 
+def replaced(path: Path, content: bytes) -> None:
+    """Put another file in the place of one that may be mapped: what is loaded from it must not change."""
+    path.unlink()
+    path.write_bytes(content)
+
+
 def changed_key(folder: Path, name: str) -> None:
     facts = json.loads((folder / FACTS).read_text())
     facts["key"][name] = "other"
@@ -225,11 +239,11 @@ def test_a_damaged_package_is_left_alone(copied: tuple[ModelFiles, Path], damage
     if damage == "facts":
         (folder / FACTS).write_text('{"model": ')
     elif damage == "code":
-        (folder / STEP).write_bytes((folder / STEP).read_bytes()[:1000])
+        replaced(folder / STEP, (folder / STEP).read_bytes()[:1000])
     elif damage == "a byte":
-        with (folder / STEP).open("r+b") as file:
-            file.seek(5000)
-            file.write(b"\x00\x01\x02")
+        code = bytearray((folder / STEP).read_bytes())
+        code[5000:5003] = b"\x00\x01\x02"
+        replaced(folder / STEP, bytes(code))
     elif damage == "no code":
         (folder / STEP).unlink()
     else:
@@ -245,8 +259,34 @@ def test_code_that_others_could_have_written_is_not_loaded(copied: tuple[ModelFi
     for each in (folder, folder.parent):
         each.chmod(0o777)
         assert loaded(files).warnings[0].startswith(f"The folder {each} can be written by others, so no code is loaded")
+        assert "(chmod go-w takes that away)" in loaded(files).warnings[0]
+        with pytest.raises(RunError, match=r"so no code is loaded from it: chmod go-w takes that away\.$"):
+            compile_package(files)
         each.chmod(0o700)
     assert loaded(files).warnings == ()
+
+
+def test_a_damaged_package_is_made_anew(copied: tuple[ModelFiles, Path]) -> None:
+    files, folder = copied
+    replaced(folder / STEP, (folder / STEP).read_bytes()[:-1])
+    assert loaded(files).package is None
+    compile_package(files)
+    assert loaded(files, "require").package is not None
+
+
+def test_a_package_belongs_to_a_folder_whatever_it_is_called(compiled: ModelFiles) -> None:
+    assert found_package(replace(compiled, name="another"), "exact") is not None
+
+
+def test_a_weight_file_that_is_gone_is_said_as_ever(copied: tuple[ModelFiles, Path]) -> None:
+    files, folder = copied
+    weights = files.path / "model.safetensors"
+    weights.rename(folder / "gone")
+    try:
+        with pytest.raises(SourceError, match="there are no weights to load"):
+            loaded(files)
+    finally:
+        (folder / "gone").rename(weights)
 
 
 def test_a_step_that_fails_is_made_by_the_network(compiled: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:

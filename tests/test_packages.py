@@ -31,6 +31,8 @@ from minigen.generation.trace import Output
 from processes import COMMAND
 from stubs import byte_tokenizer, tiny_model
 
+HAS_COMPILER = any(shutil.which(name) for name in ("g++", "clang++", "c++"))
+pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason="there is no C++ compiler here")
 PROMPTS = ([5], [9] * 63, [9] * 64, list(range(10, 80)))
 
 

@@ -21,7 +21,8 @@ while engine.has_unfinished_requests():
 Path("/proc/self/clear_refs").write_text("5")  # loading has a peak of its own, which would hide the prefill's
 before = mebibytes("VmRSS")
 engine.add_request([5 + i % 900 for i in range(4000)], SamplingParams(temperature=0, max_new_tokens=2), "r")
-engine.step()
+while not engine.step():  # a chunk of the prompt each
+    pass
 layers = engine.scheduler.find("r").slot.layers
 cache = sum(t.numel() * t.element_size() for layer in layers for t in (layer.keys, layer.values)) / 2**20
 print(before, mebibytes("VmHWM") - before, cache)

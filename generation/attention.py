@@ -1,6 +1,6 @@
 """Attention over blocks: one pass reads tokens of many sequences, each of which sees its own keys alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -110,12 +110,10 @@ def attend(
     query: `(1, heads, tokens, dim)`; key, value: `(1, key heads, tokens, dim)`, those of the pass alone.
     Raises RunError where the model asks for something that is not known here.
     """
-    unknown = [name for name, given in others.items() if given is not None and name not in HARMLESS]
-    if of_pass is None or attention_mask is not None or unknown or dropout:
-        raise RunError(f"its attention asks for {', '.join(unknown) or 'more than keys and values'}")
+    check_asked(others, is_more=of_pass is None or attention_mask is not None or dropout > 0)
+    assert of_pass is not None
     plan, pool = of_pass.plan, of_pass.pools[module.layer_idx]
-    if sliding_window not in (None, pool.window):
-        raise RunError(f"its attention sees {sliding_window} keys where its cache says {pool.window}")
+    check_window(sliding_window, pool.window)
     rule = _Rule(query.shape[-1] ** -0.5 if scaling is None else scaling, softcap, s_aux, pool.window)
     parts = []
     if plan.num_rows:
@@ -124,6 +122,19 @@ def attend(
         span = slice(chunk.first, chunk.last)
         parts.append(_chunk(query[:, :, span], key[:, :, span], value[:, :, span], chunk, pool, of_pass, rule))
     return torch.cat(parts)[None], None
+
+
+def check_asked(others: Mapping[str, Any], *, is_more: bool) -> None:
+    """Raise RunError where a model hands something on to its attention that is not known, or more than is known."""
+    unknown = [name for name, given in others.items() if given is not None and name not in HARMLESS]
+    if is_more or unknown:
+        raise RunError(f"its attention asks for {', '.join(unknown) or 'more than keys and values'}")
+
+
+def check_window(asked: int | None, kept: int | None) -> None:
+    """Raise RunError where a layer's attention and its cache differ in how many keys a token sees."""
+    if asked not in (None, kept):
+        raise RunError(f"its attention sees {asked} keys where its cache says {kept}")
 
 
 def _rows(query: Tensor, pool: Pool, of_pass: Pass, rule: _Rule) -> Tensor:

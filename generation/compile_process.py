@@ -22,8 +22,9 @@ from .errors import MinigenError, RunError
 from .facts import rotary_type_of
 from .light_tokenizer import LightTokenizer, is_same
 from .model import Model
+from .package import runner_of
 from .package_key import BLOCK_SIZE, FLAGS
-from .packages import OWN, STEP, runner_of
+from .packages import OWN, STEP
 from .quiet import quiet_libraries
 from .safetensors_file import read_weight_facts, weight_files
 from .transformers_gate import load_weights, quiet, read_config, read_tokenizer

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from .blocks import NULL
+from .package import Package
 from .package_key import BLOCK_SIZE
-from .packages import Package
 from .pools import Pools
 from .sequence import Work
 

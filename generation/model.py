@@ -22,7 +22,8 @@ from .sources import ModelFiles, ModelSettings, PathSource, fetch, parse_source
 from .transformers_gate import ITEM_SIZE, load_weights, read_config, read_tokenizer, require_tokenizer
 
 if TYPE_CHECKING:
-    from .packages import Light, Package
+    from .package import Package
+    from .packages import Light
 
 __all__ = ["Model", "end_token_ids", "load_model", "window_of"]
 
@@ -101,7 +102,7 @@ def load_model(
         if threads is not None:
             torch.set_num_threads(int(Range(int, 1).check("threads", threads)))
         files = fetch(settings.sources, offline=offline, progress=progress, with_code=settings.trust_remote_code)
-        from .packages import package_for
+        from .package import package_for
 
         package, stale = package_for(files, settings.compile, device=device, dtype=dtype)
         if package is not None and package.facts.light is not None:

@@ -13,8 +13,8 @@ from .compiled_runner import CompiledRunner
 from .errors import RunError
 from .kv_memory import num_blocks
 from .model import Model
+from .package import Package
 from .package_key import BLOCK_SIZE
-from .packages import Package
 from .pools import Pools, bytes_per_block
 from .slots import Slots
 

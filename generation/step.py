@@ -12,9 +12,8 @@ from transformers import AttentionInterface
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 from transformers.pytorch_utils import Conv1D
 
-from .attention import HARMLESS
+from .attention import check_asked, check_window
 from .block_cache import configs_of
-from .errors import RunError
 from .package_key import BLOCK_SIZE
 
 NAME = "minigen_step"
@@ -134,12 +133,10 @@ def attend(
 
     query: `(1, heads, rows, dim)`. Raises RunError where the model asks for something that is not known here.
     """
-    unknown = [name for name, given in others.items() if given is not None and name not in HARMLESS]
-    if tables is None or attention_mask is not None or unknown or dropout:
-        raise RunError(f"its attention asks for {', '.join(unknown) or 'more than keys and values'}")
+    check_asked(others, is_more=tables is None or attention_mask is not None or dropout > 0)
+    assert tables is not None
     layer = layers[module.layer_idx]
-    if sliding_window not in (None, layer.window):
-        raise RunError(f"its attention sees {sliding_window} keys where its cache says {layer.window}")
+    check_window(sliding_window, layer.window)
     assert layer.keys is not None
     assert layer.values is not None
     _, heads, rows, dim = query.shape

@@ -68,6 +68,7 @@ RANKS = [  # a module imports from ranks above its own line only, or from its ow
     {"filters", "gguf_file", "folder", "sources", "store", "byte_detokenizers", "window_detokenizer"},
     {"package_key"},
     {"packages"},
+    {"package"},
     {"bounds", "unlisted", "engine_filters", "cutoffs", "weights"},
     {"ranking", "waterfall"},
     {"leading_places"},

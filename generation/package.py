@@ -1,0 +1,88 @@
+"""A package loaded: the compiled step of a model, with its weights mapped from the model's files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import RunError
+from .packages import OWN, STEP, OpenFolderError, PackageFacts, check_whole, found_package
+from .safetensors_file import weight_files
+from .sources import ModelFiles
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def package_for(files: ModelFiles, choice: str, *, device: str, dtype: str) -> tuple[Package | None, tuple[str, ...]]:
+    """Load the package of a model, if there is one that can be used, with warnings on one that cannot.
+
+    choice: auto, never or require, which raises RunError where there is none.
+    """
+    if choice == "never":
+        return None, ()
+    if (device, dtype) != ("cpu", "float32") or files.gguf is not None:
+        if choice == "require":
+            raise RunError(f"{files.name} has no compiled step: it takes safetensors, on a CPU, in float32.")
+        return None, ()
+    advice = "minigen models compile makes one"
+    try:
+        facts = found_package(files, "exact")
+        if facts is not None:
+            return Package(facts), ()
+        reason = f"{files.name} has no compiled step"
+    except RunError as error:
+        reason = str(error)
+        if isinstance(error, OpenFolderError):
+            advice = "chmod go-w takes that away"
+    if choice == "require":
+        raise RunError(f"{reason}; {advice}.")
+    return None, () if reason.endswith("has no compiled step") else (f"{reason}; the plain loop runs ({advice}).",)
+
+
+class Package:
+    """A compiled step, loaded. Its weights are mapped from the model's own files, which all processes share."""
+
+    def __init__(self, facts: PackageFacts) -> None:
+        from safetensors import SafetensorError
+
+        self.facts = facts
+        check_whole(facts)
+        try:
+            weights = _mapped(facts)
+            self._runner = runner_of(facts.folder / STEP)
+            names = self._runner.get_constant_names_to_original_fqns()
+            self._constants = {inner: weights[name] for inner, name in names.items()}  # the code reads them in place
+            self._runner.update_constant_buffer(self._constants, False, True, True)  # (…, all are given, ours to keep)
+        except (OSError, RuntimeError, AttributeError, LookupError, ValueError, SafetensorError) as error:
+            raise RunError(f"The compiled step in {facts.folder} cannot be loaded") from error
+
+    def step(self, ids: Tensor, positions: Tensor, tables: Tensor, pools: Sequence[Tensor]) -> Tensor:
+        """Read one token of one row: `(1,)` id and position, `(1, blocks)` table of at least 2 blocks of 64 tokens.
+
+        pools: the keys of every layer, then the values, `(blocks, key heads, 64, dim)` float32, which it writes to.
+        Gives the logits `(1, vocab)`, float32.
+        """
+        logits: Tensor = self._runner.run([ids, positions, tables, *pools])[0]
+        return logits
+
+
+def runner_of(path: Path) -> Any:
+    """Open compiled code where it lies: PyTorch's official way unpacks it for every run anew, and leaves that."""
+    import torch
+
+    return torch._C._aoti.AOTIModelContainerRunnerCpu(str(path), 1)
+
+
+def _mapped(facts: PackageFacts) -> dict[str, Tensor]:
+    """Map the weights of a step: most from the model's files, the few that were changed from its own."""
+    from safetensors import safe_open
+
+    known = {path.name: path for path in weight_files(facts.model_folder)}
+    constants = {}
+    for name, names in facts.constants.items():
+        with safe_open(known[name] if name != OWN else facts.folder / OWN, "pt") as file:
+            for inner, outer in names.items():
+                constants[inner] = file.get_tensor(outer)
+    return constants

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import Any, Final, TextIO
 
 from ..generation.params import next_seed
 from ..generation.stats import peak_memory_bytes
-from ..generation.trace import Candidate, Draw, Inspection, Interval, Margin, Output
+from ..generation.trace import Candidate, Draw, Inspection, Interval, Margin, Output, Stage
 from .json_line import is_unicode, line_of
 from .samples import CHOSEN_SEED, Run, Sample
 
 SCHEMA = 1
+STAGE_FIELDS: Final = tuple(field.name for field in fields(Stage))
 ALL: Final = Inspection(num_candidates=1, has_stages=True)  # however many there are
 
 
@@ -158,9 +159,13 @@ def _stage_records(draw: Draw) -> dict[str, Any]:
     if not draw.stages:
         return {}
     return {
-        "stages": [asdict(stage) for stage in draw.stages],
+        "stages": [_stage_record(stage) for stage in draw.stages],
         "margins": {knob: _margin_record(margin) for knob, margin in draw.margins.items()},
     }
+
+
+def _stage_record(stage: Stage) -> dict[str, Any]:
+    return {name: getattr(stage, name) for name in STAGE_FIELDS}
 
 
 def _margin_record(margin: Margin | None) -> dict[str, Any] | None:

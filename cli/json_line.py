@@ -15,8 +15,17 @@ _HALF = re.compile("[\ud800-\udfff]")  # of a character; strict readers refuse i
 
 def line_of(data: Any, *, is_ascii: bool = False) -> str:
     """Write data as one line of strict JSON."""
-    text = json.dumps(strict(data), ensure_ascii=is_ascii, allow_nan=False, separators=(",", ":"))
+    try:
+        text = _dumped(strict(data) if is_ascii else data, is_ascii)  # halves are mended before they are escaped
+    except (TypeError, ValueError):  # not plain data, or a number that is not finite
+        text = _dumped(strict(data), is_ascii)
+    if not text.isascii():
+        text = _HALF.sub("\ufffd", text)
     return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _dumped(data: Any, is_ascii: bool) -> str:
+    return json.dumps(data, ensure_ascii=is_ascii, allow_nan=False, separators=(",", ":"))
 
 
 def strict(value: Any) -> Any:

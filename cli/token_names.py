@@ -25,6 +25,7 @@ class TokenNames:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
+        self._size = len(tokenizer)
         self._texts: dict[int, str] = {}
         added = getattr(tokenizer, "added_tokens_decoder", {})
         self._special = {token_id for token_id, token in added.items() if token.special}
@@ -49,7 +50,7 @@ class TokenNames:
         return f'"{_bytes_shown(piece)}"' if _BROKEN in text and not is_special else named(text, is_special=is_special)
 
     def _piece(self, token_id: int) -> str | None:
-        if not 0 <= token_id < len(self._tokenizer):
+        if not 0 <= token_id < self._size:
             return None
         piece = self._tokenizer.convert_ids_to_tokens(token_id)
         return piece if isinstance(piece, str) else None

@@ -14,6 +14,7 @@ from .ranges import LEAST_TEMPERATURE, RANGES, Range
 
 # A full sort of the vocabulary is slow: the leading few hundred settle nearly every row; only a flat row needs more.
 HEADS = (256, 2048)
+LEAST_DIVISOR = 0.01  # below it a temperature divides what was made safe to divide
 LEAST_WIDTH = 512  # columns; fewer are read more slowly
 
 
@@ -27,11 +28,21 @@ def apply_temperature(logits: Tensor, temperature: float | None) -> Tensor:
     temperature = Range(float, 0).check("temperature", temperature)
     if temperature == 0:
         return apply_top_k(logits, 1)
+    if _is_row(logits) and (quotient := _quotient(logits.numpy(), temperature)) is not None:
+        return torch.from_numpy(quotient)
     limits, highest = torch.finfo(logits.dtype), logits.amax(-1, keepdim=True)
-    if temperature < 0.01 or (temperature < 1 and bool((highest.abs() > limits.max * temperature).any())):
+    if temperature < LEAST_DIVISOR or (temperature < 1 and bool((highest.abs() > limits.max * temperature).any())):
         highest = highest.clamp(min=limits.min)  # a row of nothing but −inf stays as it is
         logits, temperature = logits - highest, max(temperature, LEAST_TEMPERATURE)  # a quotient of at most 0 is safe
     return logits / temperature
+
+
+def _quotient(row: NDArray[np.float32], temperature: float) -> NDArray[np.float32] | None:
+    """Divide a row by a temperature; None where that could be too large a number. In numpy, which is quicker at one."""
+    if temperature < LEAST_DIVISOR or abs(float(row.max())) > np.finfo(np.float32).max * min(temperature, 1.0):
+        return None
+    with np.errstate(over="ignore"):  # far below the highest, where it is −inf then
+        return row / np.float32(temperature)
 
 
 def apply_dynatemp(logits: Tensor, temperature: float, spread: float | None, exponent: float = 1.0) -> Tensor:
@@ -52,7 +63,7 @@ def apply_dynatemp(logits: Tensor, temperature: float, spread: float | None, exp
     low, high = max(0.0, temperature - spread), temperature + spread
     divisor = low + (high - low) * share**exponent
     limits, highest = torch.finfo(logits.dtype), logits.amax(-1, keepdim=True)
-    is_large = (divisor < 0.01) | (highest.abs() > limits.max * divisor)
+    is_large = (divisor < LEAST_DIVISOR) | (highest.abs() > limits.max * divisor)
     shifted = logits - torch.where(is_large, highest.clamp(min=limits.min), 0.0)  # as in apply_temperature
     divided = torch.where(divisor > 0, shifted / divisor.clamp(min=LEAST_TEMPERATURE), apply_top_k(logits, 1))
     return torch.where(num_left > 1, divided.to(logits.dtype), logits)

@@ -11,11 +11,14 @@ from .filters import leading_ids
 from .margins import margins
 from .orders import is_greedy, skips_filters
 from .params import SamplingParams
+from .ranking import HEAD, Ids
 from .trace import TEMPERATURES, Candidate, Draw, Inspection, Leading
 from .waterfall import read, waterfall
-from .weights import Floats, gaps_below, pieces, weights_of
+from .weights import Floats, Scores, gaps_below, pieces, weights_of
 
 NamedRow = tuple[str, Tensor]  # a stage's name, and the row (vocab,) that it left
+
+NOTHING: Ids = np.empty(0, np.int64)
 
 
 def describe(
@@ -50,8 +53,8 @@ def describe(
     total = whole.highest + math.log(whole.total)  # the natural log of the sum of exp(logit)
     logit = row[token_id]
     staged = _with_greedy(token_id, rows, params) if inspection.num_candidates or inspection.has_stages else rows
-    most = max(inspection.num_candidates, inspection.num_leading)
-    ids = leading_ids(raw, most) if most else torch.empty(0, dtype=torch.long)
+    most = max(inspection.num_candidates, inspection.num_leading, HEAD if inspection.has_stages else 0)
+    ids = leading_ids(raw, most).numpy() if most else NOTHING
     return Draw(
         token_id=token_id,
         logit=float(logit),
@@ -62,20 +65,20 @@ def describe(
         u=shown_u,
         candidates=_candidates(token_id, staged, total, ids[: inspection.num_candidates]),
         stages=waterfall(token_id, staged, whole) if inspection.has_stages else (),
-        margins=margins(token_id, u, rows, params) if inspection.has_stages else {},
-        leading=_leading(token_id, raw, ids[: inspection.num_leading]) if inspection.num_leading else None,
+        margins=margins(token_id, u, rows, params, leading=ids) if inspection.has_stages else {},
+        leading=_leading(token_id, row, whole.count, ids[: inspection.num_leading]) if inspection.num_leading else None,
     )
 
 
-def _candidates(token_id: int, rows: list[NamedRow], total: float, ids: Tensor) -> tuple[Candidate, ...]:
+def _candidates(token_id: int, rows: list[NamedRow], total: float, ids: Ids) -> tuple[Candidate, ...]:
     if len(ids) == 0:
         return ()
     if token_id not in ids:
-        ids = torch.cat([ids, torch.tensor([token_id])])
-    logits, probs = rows[0][1][ids].tolist(), rows[-1][1].softmax(-1)[ids].tolist()
+        ids = np.append(ids, token_id)
+    logits, probs = rows[0][1].numpy()[ids].tolist(), rows[-1][1].softmax(-1).numpy()[ids].tolist()
     dropped: list[str | None] = [None] * len(ids)
     for name, row in rows[1:]:
-        is_gone = (row[ids] == -math.inf).tolist()
+        is_gone = (row.numpy()[ids] == -np.inf).tolist()
         dropped = [name if gone and not before else before for gone, before in zip(is_gone, dropped, strict=True)]
     return tuple(
         Candidate(token_id=i, logit=logit, logprob=logit - total, final_prob=prob, dropped_by=by)
@@ -93,36 +96,46 @@ def _with_greedy(token_id: int, rows: list[NamedRow], params: SamplingParams) ->
     return [*rows, ("greedy", alone)]
 
 
-def _leading(token_id: int, raw: Tensor, ids: Tensor) -> Leading:
+def _leading(token_id: int, row: Scores, num_left: int, ids: Ids) -> Leading:
+    """num_left: tokens that the model did not rule out."""
     if token_id not in ids:
-        ids = torch.cat([ids[:-1], torch.tensor([token_id])])
-    row, leading = raw.numpy(), ids.numpy()
+        ids = np.append(ids[:-1], token_id)
     others = row.copy()
-    others[leading] = -np.inf
-    num_others, highest = int(np.count_nonzero(others > -np.inf)), float(others.max())
+    others[ids] = -np.inf
+    num_others, highest = num_left - len(ids), float(others.max())
     logsumexps = [-math.inf] * (1 + len(TEMPERATURES))
     if num_others:
         sums = np.sum([_sums(part) for part in pieces(gaps_below(highest, others))], axis=0)
         logsumexps = [highest / t + math.log(each) for t, each in zip((1, *TEMPERATURES), sums, strict=True)]
     return Leading(
-        token_ids=array("I", leading.astype(np.uint32).tobytes()),
-        logits=array("f", row[leading].tobytes()),
+        token_ids=array("I", ids.astype(np.uint32).tobytes()),
+        logits=array("f", row[ids].tobytes()),
         num_others=num_others,
         others_logsumexp=logsumexps[0],
         others_logsumexps=logsumexps[1:],
-        deviation=float((row if row.min() > -np.inf else row[row > -np.inf]).std(dtype=np.float64)),
+        deviation=_deviation(row if num_left == len(row) else row[row > -np.inf]),
     )
+
+
+def _deviation(row: Scores) -> float:
+    """Give the population standard deviation."""
+    away = row.astype(np.float64)
+    away -= np.add.reduce(away) / len(away)
+    return math.sqrt(sum(float(part.dot(part)) for part in pieces(away)) / len(away))
 
 
 def _sums(gaps: Floats) -> Floats:
     """Give the sum of the weights at 1, and at each of TEMPERATURES: products of roots, to six digits."""
     exact = weights_of(gaps)
-    weights = exact.astype(np.float32)  # half the work
-    half = np.sqrt(weights)
+    powers = np.empty((len(TEMPERATURES), len(gaps)), np.float32)  # half the work of float64
+    weights = exact.astype(np.float32)
+    half = np.sqrt(weights, out=powers[0])
     quarter = np.sqrt(half)
     eighth = np.sqrt(quarter)
-    sixteenth, most = np.sqrt(eighth), half * quarter
-    even = (half, half * eighth, most, most * eighth)
-    roots = [each for one in even for each in (one, one * sixteenth)]
-    sums = [exact, *roots, weights * quarter, weights * half]
-    return np.array([float(each.sum()) for each in sums])
+    np.multiply(half, eighth, out=powers[2])
+    np.multiply(half, quarter, out=powers[4])
+    np.multiply(powers[4], eighth, out=powers[6])
+    np.multiply(powers[0:8:2], np.sqrt(eighth), out=powers[1:8:2])
+    np.multiply(weights, quarter, out=powers[8])
+    np.multiply(weights, half, out=powers[9])
+    return np.append(np.add.reduce(exact), np.add.reduce(powers, axis=1))

@@ -21,7 +21,7 @@ from .cutoffs import apply_top_n_sigma
 from .leading_places import Kept
 from .params import SamplingParams
 from .ranges import LEAST_TEMPERATURE, MAX_TEMPERATURE
-from .ranking import Ranking, Sums
+from .ranking import Ids, Ranking, Sums
 from .trace import KNOBS, Interval, Margin
 
 NOT_FOLLOWED = ("typical_p", "epsilon_cutoff", "eta_cutoff", "xtc_probability", "mirostat_tau")
@@ -36,14 +36,15 @@ DOMAINS: Mapping[str, Interval] = {  # under which a text of no tokens comes out
 
 
 def margins(
-    token_id: int, u: float, rows: Sequence[tuple[str, Tensor]], params: SamplingParams
+    token_id: int, u: float, rows: Sequence[tuple[str, Tensor]], params: SamplingParams, leading: Ids | None = None
 ) -> dict[str, Margin | None]:
     """Give a Margin for each knob; None where it is not computed.
 
     rows: `(vocab,)` after each stage, named, the model's own logits first; u: the step's uniform number, for a greedy
-    step the one that a temperature would have drawn with. A greedy step skips the filters, so it holds for any of
-    theirs. typical_p, the cutoffs, XTC and mirostat do not keep leading places: nothing else is computed with them.
-    Under dynatemp_range there is no one temperature. Another engine's order goes by other rules.
+    step the one that a temperature would have drawn with; leading: ids of the highest logits, in order, where they are
+    at hand. A greedy step skips the filters, so it holds for any of theirs. typical_p, the cutoffs, XTC and mirostat do
+    not keep leading places: nothing else is computed with them. Under dynatemp_range there is no one temperature.
+    Another engine's order goes by other rules.
     """
     found: dict[str, Margin | None] = dict.fromkeys(KNOBS)
     if params.order != "minigen":
@@ -58,7 +59,7 @@ def margins(
         row = apply_top_n_sigma(rows[-1][1], params.top_n_sigma)
     else:
         row = _row_before(("temperature", *CUTS) if is_still else CUTS, rows)
-    ranking = Ranking(row)
+    ranking = Ranking(row, leading if row is rows[0][1] else None)
     kept = Kept(ranking, min(params.top_k or vocab, ranking.size), params.top_p, params.min_p)
     place = ranking.rank(token_id)
     if not is_greedy:

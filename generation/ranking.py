@@ -5,15 +5,18 @@ those of weights.py.
 """
 
 import math
+from functools import cached_property
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .filters import leading_ids
 from .ranges import MAX_TEMPERATURE
 from .weights import FAR, Floats, Scores, gaps_below, moments, pieces, running_sums, weights_of
 
+Ids = NDArray[np.int64]
 Place = tuple[float, float, float]  # an argument, and a function's value and slope there
 
 HEAD = 512  # tokens that are ranked at first
@@ -25,8 +28,10 @@ MAX_STEPS = 100
 class Ranking:
     """The tokens of a row `(vocab,)` that are not dropped, by rank: places count from 1, ties go by token id."""
 
-    def __init__(self, row: Tensor) -> None:
-        self._row, self._head_ids = row.numpy(), leading_ids(row, HEAD).numpy()
+    def __init__(self, row: Tensor, leading: Ids | None = None) -> None:
+        """leading: ids of the highest scores, in order, where they are at hand; HEAD of them or more."""
+        self._row = row.numpy()
+        self._head_ids = leading_ids(row, HEAD).numpy() if leading is None else leading[:HEAD]
         highest = self._row[self._head_ids]
         self._highest = float(highest[0])
         self.size = int(np.count_nonzero(self._row > -np.inf))
@@ -95,10 +100,13 @@ class Ranking:
 
     def _log_odds(self, first: int, count: int, inverse: float) -> tuple[float, float]:
         """Give log(what the first places weigh / what the others up to `count` weigh) at 1/T, and its slope there."""
-        total, mean = moments(self._leading(first)[:first], inverse)
-        start = self.gap(first + 1)  # the others are weighed from their own highest: their sum never vanishes
-        parts = [moments(part, inverse, start) for part in self._parts(first, count)]
-        other_total, other_mean = sum(part[0] for part in parts), sum(part[1] for part in parts)
+        leading = self._leading(first + 1)
+        total, mean = moments(leading[:first], inverse)
+        start = float(leading[first])  # the others are weighed from their own highest: their sum never vanishes
+        other_total = other_mean = 0.0
+        for part in self._parts(first, count):
+            part_total, part_mean = moments(part, inverse, start)
+            other_total, other_mean = other_total + part_total, other_mean + part_mean
         odds = math.log(total) - math.log(other_total) + inverse * start
         return odds, other_mean / other_total - mean / total
 
@@ -129,7 +137,10 @@ class Sums:
     def __init__(self, ranking: Ranking, temperature: float) -> None:
         self._ranking, self._temperature = ranking, temperature
         self._sums = ranking.running(temperature, HEAD)
-        self._whole = ranking.total(temperature, ranking.size)
+
+    @cached_property
+    def _whole(self) -> float:
+        return self._ranking.total(self._temperature, self._ranking.size)
 
     def weight(self, place: int) -> float:
         """Give what the token at a place weighs; the first one weighs 1."""

@@ -24,7 +24,6 @@ Ranked = tuple[Ids, Probs]  # leading tokens, highest score first, ties by id; a
 
 SHORT = frozenset({"temperature", "top_k", "top_p", "min_p"})
 GAPS = (4.0, 7.0, 10.0)  # nats below the highest: few tokens of a row are near it, and most of its mass
-LEAST_DIVISOR = 0.01  # below it apply_temperature has its own way
 BLOCK = 64  # numbers; a softmax sums as many apart, or a part of as many
 
 
@@ -73,7 +72,7 @@ def is_short(params: SamplingParams) -> bool:
 
 def short_left(scores: Tensor, params: SamplingParams) -> Left:
     """Give what the four filters leave of a row `(vocab,)`, float32 on the CPU."""
-    left = Left(_divided(scores.numpy(), params.temperature))
+    left = Left(apply_temperature(scores, params.temperature).numpy())
     if 0 < params.top_k < len(left.scores):
         left = Left(left.scores, leading_ids(torch.from_numpy(left.scores), params.top_k).numpy())
     if params.top_p < 1:
@@ -81,16 +80,6 @@ def short_left(scores: Tensor, params: SamplingParams) -> Left:
     if params.min_p > 0:
         left = _keep_near(left, params.min_p)
     return left
-
-
-def _divided(row: Scores, temperature: float) -> Scores:
-    """Divide by the temperature as apply_temperature does, which is left those that could overflow."""
-    if temperature == 1:
-        return row
-    if temperature < LEAST_DIVISOR or abs(float(row.max())) > np.finfo(np.float32).max * min(temperature, 1.0):
-        return apply_temperature(torch.from_numpy(row), temperature).numpy()
-    with np.errstate(over="ignore"):  # far below the highest, where it is −inf then
-        return row / np.float32(temperature)
 
 
 def _keep_mass(left: Left, mass: float) -> Left:

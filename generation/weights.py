@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Scores = NDArray[np.float32]
 
-PIECE = 8192  # numbers that are read at a time
+PIECE = 8192  # numbers that are read at a time; dot products of more start threads, which wait for torch's
 MANY = 1024  # numbers from which on torch is faster at running sums
 FAR = 1e100  # the gap of a dropped token: it weighs nothing, and FAR · 0 is still a number
 
@@ -24,16 +24,14 @@ def gaps_below(highest: float, scores: Scores) -> Floats:
 
 def weights_of(gaps: Floats, inverse: float = 1.0, start: float = 0.0) -> Floats:
     """Give exp((start − gap) · inverse): the weights at a temperature of 1/inverse, 1 for a gap of `start`."""
-    exponents = start - gaps if start else -gaps
-    if inverse != 1:
-        exponents *= inverse
+    exponents = np.multiply(gaps - start if start else gaps, -inverse)
     return np.exp(exponents, out=exponents)
 
 
 def moments(gaps: Floats, inverse: float = 1.0, start: float = 0.0) -> tuple[float, float]:
     """Give the sum of the weights, and the sum of weight times gap."""
     weights = weights_of(gaps, inverse, start)
-    return float(weights.sum()), float(weights.dot(gaps))
+    return float(np.add.reduce(weights)), float(weights.dot(gaps))
 
 
 def pieces(numbers: Floats) -> list[Floats]:

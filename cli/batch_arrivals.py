@@ -65,7 +65,7 @@ class Arrivals:
         elif self._facts.run != facts.run:
             raise UsageError(
                 f"The workers of the cluster do not agree: {difference(self._facts.run, facts.run)}. "
-                "Give --dtype, and let every machine have the same model files."
+                "Give --dtype, let every machine have the same model files, and for --weights int8 its compiled step."
             )
         for say, texts in ((work.notes.warn, facts.warnings), (work.notes.note, facts.notes)):
             for text in texts:

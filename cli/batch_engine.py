@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from .. import presets
 from ..generation.errors import ParameterError
 from ..presets.spelling import flag_of
 from .encoding import choose_mode
-from .opening import open_model
+from .opening import open_model, settled
 from .reporting import settings_text
 from .samples import Run
 
@@ -31,7 +31,7 @@ class Opened:
 
     model: Model
     engine: Engine
-    settings: Settings  # with device, number type and mode chosen
+    settings: Settings  # with device, number type, weights and mode chosen
 
 
 def open_engine(given: BatchFlags, job: Job, notes: Notes) -> Opened:
@@ -40,7 +40,7 @@ def open_engine(given: BatchFlags, job: Job, notes: Notes) -> Opened:
     name = shared.model or job.preset.name
     model = open_model(name, job.model, notes, offline=shared.offline, threads=shared.threads, is_quiet=shared.quiet)
     settings = presets.resolve(job.preset, job.flags, model.sampling_defaults)
-    settings = replace(settings, device=model.device, dtype=model.dtype, mode=choose_mode(settings, job, model, notes))
+    settings = settled(settings, model, choose_mode(settings, job, model, notes))
     return Opened(model=model, engine=_engine(given, model), settings=settings)
 
 
@@ -51,9 +51,15 @@ def most_running(given: BatchFlags, device: str) -> int:
 
 def choices_text(opened: Opened, job: Job, seed: int) -> str:
     """Give every setting with its origin, a line each. seed: of line 1."""
-    name, device = opened.model.name, opened.model.device
-    choices = opened.settings.choices()
-    return settings_text(Run(model=name, preset=job.preset.name, prompt="", settings=choices, device=device), seed)
+    run = Run(
+        model=opened.model.name,
+        preset=job.preset.name,
+        prompt="",
+        settings=opened.settings.choices(),
+        device=opened.model.device,
+        is_compiled=opened.model.package is not None,
+    )
+    return settings_text(run, seed)
 
 
 def _engine(given: BatchFlags, model: Model) -> Engine:

@@ -55,6 +55,7 @@ def run_facts(job: Job, model: Model, settings: Settings, *, seed: int, form: Fo
     }
     others = {
         "revision": model.revision,
+        "weights": None if settings.weights == "exact" else settings.weights,
         "lines": form == "text" or None,
         "system": job.system if settings.mode == "chat" else None,
         "template": job.template,

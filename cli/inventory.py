@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from .. import presets
 from ..generation.errors import MinigenError
 from ..generation.installed import Installed, installed
-from ..generation.sources import ModelFiles, PathSource, Source, locate
+from ..generation.sources import WEIGHTS, ModelFiles, PathSource, Source, locate
 from ..generation.store import size_on_disk
+from .compiled_steps import compiled_models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class Entry:
     source: str
     path: Path | None  # None: not fetched
     num_bytes: int | None
+    compiled: Sequence[str] = ()  # the weights of its compiled steps
 
     @property
     def label(self) -> str:
@@ -37,6 +39,7 @@ class Entry:
             "source": self.source,
             "path": str(self.path) if self.path else None,
             "bytes": self.num_bytes,
+            "compiled": list(self.compiled),
         }
 
 
@@ -45,14 +48,23 @@ def entries(warn: Callable[[str], None] = lambda text: None) -> list[Entry]:
 
     warn: is told of presets that cannot be read; they are left out.
     """
-    cached = installed()
+    cached, compiled = installed(), compiled_models()
     found = [_of_presets(sources, names, cached) for sources, names in _by_sources(warn).items()]
     taken = {entry.path for entry in found}
-    return found + [
+    found += [
         Entry(name=model.name, presets=(), source=model.kind, path=model.path, num_bytes=model.num_bytes)
         for model in cached
         if model.path not in taken
     ]
+    return [replace(entry, compiled=_weights_in(entry.path, compiled)) for entry in found]
+
+
+def _weights_in(path: Path | None, compiled: Mapping[Path, Sequence[str]]) -> list[str]:
+    """Give the weights of the compiled steps of a model, whose folder may hold several revisions."""
+    if path is None:
+        return []
+    held = [weights for folder, weights in compiled.items() if folder.is_relative_to(path.resolve())]
+    return [weights for weights in WEIGHTS if any(weights in each for each in held)]
 
 
 def _by_sources(warn: Callable[[str], None]) -> dict[tuple[Source, ...], list[str]]:

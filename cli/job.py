@@ -45,6 +45,7 @@ class Flags:
     dtype: str | None = None
     threads: int | None = None
     compile: Literal["auto", "never", "require"] | None = None
+    weights: Literal["exact", "int8"] | None = None
     sampling: Mapping[str, Any]  # by the names of SamplingParams
     num_samples: int = 1
     inspect: bool = False
@@ -69,7 +70,7 @@ class Job:
     """What is to be generated, and with what."""
 
     preset: presets.Preset
-    flags: Mapping[str, Any]  # for presets.resolve: sampling, device, dtype, mode, model
+    flags: Mapping[str, Any]  # for presets.resolve: sampling, device, dtype, weights, mode, model
     model: ModelSettings
     prompt: str  # what the user gave, joined
     template: str | None  # the preset's text around it, with {input} in its place
@@ -98,7 +99,7 @@ def build_job(given: Flags, notes: Notes, *, command: str = "run") -> Job:
     return Job(
         preset=preset,
         flags=flags,
-        model=model_settings(preset, given, compiled=given.compile),
+        model=model_settings(preset, given, compiled=given.compile, weights=given.weights),
         system=reader.argument(system, "the system text") if system is not None else None,
         is_system_flag=given.system is not None,
         chat_template=_template(reader, given),
@@ -160,8 +161,8 @@ def check_contradictions(given: Flags) -> None:
 def _flags(given: Flags) -> dict[str, Any]:
     does_chat = given.chat or given.chat_template is not None
     mode = "chat" if does_chat else "raw" if given.raw else None
-    where = {"device": given.device, "dtype": given.dtype, "mode": mode, "model": given.model}
-    return dict(given.sampling) | where
+    where = {"device": given.device, "dtype": given.dtype, "weights": given.weights, "mode": mode}
+    return dict(given.sampling) | where | {"model": given.model}
 
 
 def _template(reader: Reader, given: Flags) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .samples import Run
@@ -33,6 +33,7 @@ class Loaded:
             prompt=job.prompt,
             settings=self.settings.choices(),
             device=self.model.device,
+            is_compiled=self.model.package is not None,
             num_samples=job.num_samples,
         )
 
@@ -41,7 +42,7 @@ def load(given: Flags, job: Job, notes: Notes) -> Loaded:
     """Load the model, settle what depends on it, and turn the prompt into ids."""
     from .. import presets
     from .encoding import choose_mode, encode
-    from .opening import open_model
+    from .opening import open_model, settled
     from .vocabulary import check_token_ids
 
     check_token_ids(job)
@@ -50,7 +51,7 @@ def load(given: Flags, job: Job, notes: Notes) -> Loaded:
     model = open_model(name, job.model, notes, offline=given.offline, threads=given.threads, is_quiet=given.quiet)
     load_seconds = time.perf_counter() - began
     settings = presets.resolve(job.preset, job.flags, model.sampling_defaults)
-    settings = replace(settings, device=model.device, dtype=model.dtype, mode=choose_mode(settings, job, model, notes))
+    settings = settled(settings, model, choose_mode(settings, job, model, notes))
     prompt = encode(job, model, settings, notes)
     notes.status(f"reading the prompt ({len(prompt.ids)} tokens) ...")
     return Loaded(model=model, settings=settings, prompt=prompt, load_seconds=load_seconds)

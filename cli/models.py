@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -47,7 +46,7 @@ Offline = Annotated[bool, typer.Option("--offline", help="Use what is on this di
 
 @app.command("list")
 def list_models(as_json: AsJson = False) -> None:
-    """List the presets' models and every model in the caches: name, source, size, and where it lies.
+    """List the presets' models and every model in the caches: name, source, size, compiled steps, and where it lies.
 
     A terminal that is too narrow for all of it gets the names and sizes first; a file or a pipe gets all of it.
 
@@ -61,11 +60,21 @@ def list_models(as_json: AsJson = False) -> None:
         return
     from .listing import Heading, print_list
 
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for entry in found:
         size = bytes_text(entry.num_bytes) if entry.num_bytes is not None else "-"
-        rows.append((entry.label, entry.source, size, str(entry.path) if entry.path else "not fetched"))
-    headings = [Heading("NAME", 0, 12), Heading("SOURCE", 2, 16), Heading("SIZE", 1), Heading("WHERE", 3, 24)]
+        where = str(entry.path) if entry.path else "not fetched"
+        rows.append((entry.label, entry.source, size, ", ".join(entry.compiled), where))
+    headings = [
+        Heading("NAME", 0, 12),
+        Heading("SOURCE", 3, 16),
+        Heading("SIZE", 1),
+        Heading("COMPILED", 2),
+        Heading("WHERE", 4, 24),
+    ]
+    if not any(entry.compiled for entry in found):
+        del headings[3]
+        rows = [(*row[:3], row[4]) for row in rows]
     print_list(headings, rows, has_titles=True)
 
 
@@ -93,17 +102,31 @@ def pull(which: Which = "", revision: Revision = None, quiet: Quiet = False, off
 
 
 @app.command("compile")
-def compile_model(which: Which = "", revision: Revision = None, quiet: Quiet = False, offline: Offline = False) -> None:
+def compile_model(
+    which: Which = "",
+    revision: Revision = None,
+    weights: Annotated[
+        Literal["exact", "int8"],
+        typer.Option("--weights", metavar="exact|int8", help="Weights as they were saved, or in eight bits."),
+    ] = "exact",
+    quiet: Quiet = False,
+    offline: Offline = False,
+) -> None:
     """Compile the decode step of a model for this machine; run, batch and sweep then use it by themselves.
 
     Takes a minute or two, and a C++ compiler. Without MODEL that of the default preset.
 
+    Int8 weights are used where --weights int8 or a preset names them; what they cost is measured and told.
+
     Example: minigen models compile smollm2
+
+    Example: minigen models compile smollm2 --weights int8
     """
     from .. import presets
     from ..generation.folder import inspect_folder
     from ..generation.sources import fetch
     from ..generation.store import size_on_disk
+    from .compiled_steps import cost_text
     from .progress import TerminalProgress
 
     progress = TerminalProgress(quiet)
@@ -112,9 +135,11 @@ def compile_model(which: Which = "", revision: Revision = None, quiet: Quiet = F
         inspect_folder(files.path, trust_remote_code=False)
     from ..generation.compiling import compile_package
 
-    facts = compile_package(files, progress=progress)
-    took = f"{facts.build_seconds:.0f} s"
-    progress.note(f"{files.name} is compiled ({took}, {bytes_text(size_on_disk(facts.folder))} in {facts.folder}).")
+    facts = compile_package(files, weights=weights, progress=progress)
+    size = bytes_text(size_on_disk(facts.folder))
+    cost = "" if facts.perplexity is None else f", {cost_text(facts.perplexity, weights)}"
+    about = f"{weights} weights, {facts.build_seconds:.0f} s, {size} in {facts.folder}"
+    progress.note(f"{files.name} is compiled ({about}){cost}.")
 
 
 @app.command()
@@ -137,13 +162,14 @@ def show(which: Which = "", revision: Revision = None, as_json: AsJson = False) 
     """
     from .. import presets
     from ..generation.describe import describe
+    from .compiled_steps import compiled_steps
 
     files = _files(which or presets.DEFAULT, revision)
-    facts, compiled = describe(files), _compiled(files)
+    facts, steps = describe(files), compiled_steps(files)
     if as_json:
-        _print_json(_document(facts) | {"compiled": compiled})
+        _print_json(_document(facts) | {"compiled": [step.as_json() for step in steps]})
     else:
-        _print_rows([*_lines(facts), ("compiled", _words(compiled))])
+        _print_rows([*_lines(facts), *(("compiled", text) for text in [step.as_text() for step in steps] or ["no"])])
 
 
 @app.command()
@@ -188,37 +214,6 @@ def _files(which: str, revision: str | None) -> ModelFiles:
         if files := locate(source):
             return files
     raise SourceError(f"The model {which} is not on this machine; minigen models pull {which} fetches it.")
-
-
-def _compiled(files: ModelFiles) -> dict[str, Any] | None:
-    """Tell of the compiled step of a model, and why it is not used if it is not; None where there is none."""
-    from ..generation.errors import RunError
-    from ..generation.packages import folder_for, found_package, read_facts
-
-    if files.gguf is not None:
-        return None
-    reason = None
-    try:
-        facts = found_package(files, "exact")
-    except RunError as error:
-        reason, facts = str(error), None
-        with suppress(RunError):
-            facts = read_facts(folder_for(files, "exact"))
-    if facts is None and reason is None:
-        return None
-    return {
-        "weights": "exact" if facts is None else facts.weights,
-        "build_seconds": None if facts is None else facts.build_seconds,
-        "reason_not_used": reason,
-    }
-
-
-def _words(compiled: dict[str, Any] | None) -> str:
-    if compiled is None:
-        return "no"
-    if compiled["reason_not_used"] is not None:
-        return f"not used: {compiled['reason_not_used']}"
-    return f"{compiled['weights']} weights, in {compiled['build_seconds']:.0f} s"
 
 
 def _document(facts: Description) -> dict[str, Any]:

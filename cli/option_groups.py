@@ -29,7 +29,7 @@ MODEL: Mapping[str, Any] = {
     "dtype": o.Dtype,
     "threads": o.Threads,
 }
-WRITING_MODEL: Mapping[str, Any] = {**MODEL, "compile": o.Compile}  # for commands that generate
+WRITING_MODEL: Mapping[str, Any] = {**MODEL, "compile": o.Compile, "weights": o.Weights}  # for commands that generate
 WORLD: Mapping[str, Any] = {"offline": o.Offline, "trust_remote_code": o.TrustRemoteCode}
 
 

@@ -107,6 +107,13 @@ Compile = Annotated[
         help="Use a compiled step (minigen models compile): auto, where there is one; never; or require one.",
     ),
 ]  # fmt: skip
+Weights = Annotated[
+    Literal["exact", "int8"] | None,
+    typer.Option(
+        "--weights", metavar="exact|int8", rich_help_panel=_MODEL, show_default=False,
+        help="Weights of the compiled step: exact, as they were saved, or int8, in eight bits.",
+    ),
+]  # fmt: skip
 Threads = Annotated[
     int | None,
     typer.Option(

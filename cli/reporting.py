@@ -89,6 +89,7 @@ def settings_text(run: Run, seed: int) -> str:
     lines: Mapping[str, tuple[str, str]] = {
         "model": (run.model, ""),
         "preset": (run.preset, ""),
+        "step": ("compiled" if run.is_compiled else "not compiled", ""),
         **{name: (written(choice.value), choice.origin) for name, choice in run.settings.items()},
     }
     if run.settings["seed"].value is None:

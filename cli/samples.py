@@ -22,6 +22,7 @@ class Run:
     prompt: str  # what the user gave, joined
     settings: Mapping[str, Choice]
     device: str
+    is_compiled: bool = False  # a compiled step is at hand
     num_samples: int = 1
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -94,15 +93,15 @@ def _loaded(plan: SweepPlan, notes: Notes) -> tuple[Model, list[Combination]]:
     from .. import presets
     from .encoding import encode
     from .loaded import load
+    from .opening import settled
     from .sweep_texts import Combination
 
     job, combinations = plan.job, list[Combination]()
     first = load(plan.given, job, notes)
-    shared = {name: getattr(first.settings, name) for name in ("device", "dtype", "mode")}
     prompts = {first.settings.params.max_new_tokens: first.prompt}  # a cut leaves room for the new tokens
     for index, values in enumerate(plan.combinations):
         resolved = presets.resolve(job.preset, plan.flags_of(values), first.model.sampling_defaults)
-        settings, room = replace(resolved, **shared), resolved.params.max_new_tokens
+        settings, room = settled(resolved, first.model, first.settings.mode), resolved.params.max_new_tokens
         if room not in prompts:
             prompts[room] = encode(job, first.model, settings, notes)
         combinations.append(Combination(index=index, values=values, settings=settings, prompt=prompts[room]))

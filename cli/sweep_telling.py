@@ -45,6 +45,7 @@ def say_how(plan: SweepPlan, board: Board, model: Model, one_at_a_time: str | No
             prompt=plan.job.prompt,
             settings=choices,
             device=model.device,
+            is_compiled=model.package is not None,
         )
         notes.plain(settings_text(run, board.seeds[0]))
     if any(len(texts) < len(board.seeds) for texts in board.texts):

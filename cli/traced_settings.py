@@ -26,7 +26,7 @@ class ReplaySettings:
 
     recorded: SamplingParams
     params: SamplingParams
-    choices: Mapping[str, Choice]  # by name; device, dtype and mode of the run among them
+    choices: Mapping[str, Choice]  # by name; device, dtype, weights and mode of the run among them
     changed: Sequence[str]
     has_seed: bool  # a flag gives other random numbers
 

@@ -1,4 +1,4 @@
-"""`python -m minigen.generation.compile_process MODEL OUT RESULT`: compiles the decode step of a model in a folder.
+"""`python -m minigen.generation.compile_process MODEL WEIGHTS OUT RESULT`: compiles the decode step of a model.
 
 A process of its own: the compiler changes much in the one that it runs in, and takes a lot of memory. What it tells
 goes into the file RESULT, as JSON: what a package must know, or `error` or `errno`.
@@ -36,12 +36,13 @@ _FAILURES = (AssertionError, AttributeError, LookupError, RuntimeError, TypeErro
 
 def main() -> None:
     """Do what the process was started for."""
-    model, out, result = map(Path, sys.argv[1:])
+    weights = sys.argv[2]
+    model, out, result = (Path(sys.argv[i]) for i in (1, 3, 4))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     quiet_libraries()
     try:
         _require_compiler()
-        told = _compiled(model, out)
+        told = _compiled(model, weights, out)
     except OSError as error:
         told = {"errno": error.errno or 0}
     except MinigenError as error:
@@ -66,7 +67,7 @@ def _require_compiler() -> None:
 
 
 @torch.no_grad()
-def _compiled(model: Path, out: Path) -> dict[str, Any]:
+def _compiled(model: Path, weights: str, out: Path) -> dict[str, Any]:
     """Write the code and its own weights into a folder.
 
     Give, by file, what each constant is called there, the heads and dim of every pool, and how to start light.
@@ -80,6 +81,7 @@ def _compiled(model: Path, out: Path) -> dict[str, Any]:
     light = _light(model, network, notes)
     try:
         pools = _pools(network)
+        perplexity = _narrowed(network, model, weights)
         step = step_of(network)
         with quiet():
             program = _exported(step, pools)
@@ -91,11 +93,39 @@ def _compiled(model: Path, out: Path) -> dict[str, Any]:
         if isinstance(inner, OSError):
             raise inner from error
         raise RunError(_reason(inner or error)) from error
-    state: dict[str, Any] = dict(step.named_parameters(remove_duplicate=False))
-    state |= dict(step.named_buffers(remove_duplicate=False)) | dict(program.constants)
-    names = runner_of(out / STEP).get_constant_names_to_original_fqns().values()
-    constants = _placed({name: state[name].detach() for name in names}, model, out)
-    return {"constants": constants, "pools": [(pool.shape[1], pool.shape[3]) for pool in pools], "light": light}
+    state = {name: tensor.detach() for name, tensor in _state(step).items()}
+    own = {name: tensor for name, tensor in program.constants.items() if name not in state}
+    needed = set(runner_of(out / STEP).get_constant_names_to_original_fqns().values())
+    constants = _placed(state | {name: own[name].detach() for name in needed - set(state)}, model, out)
+    shapes = [(pool.shape[1], pool.shape[3]) for pool in pools]
+    return {"constants": constants, "pools": shapes, "light": light, "perplexity": perplexity}
+
+
+def _narrowed(network: Any, model: Path, weights: str) -> dict[str, float] | None:
+    """Make the layers of a network narrow; give its perplexity before and after where that changes the weights."""
+    from .narrow_layers import filled_network, make_narrow
+    from .weight_cost import perplexity, reference_ids
+
+    make_narrow(network.eval(), weights="exact")
+    if weights == "exact":
+        return None
+    tokenizer = read_tokenizer(model, trust_remote_code=False)
+    passages = reference_ids(tokenizer, Model.wrap(network, tokenizer).window)
+    exact = perplexity(network, passages)
+    make_narrow(network, weights=weights)
+    again = filled_network(read_config(model, trust_remote_code=False), weights, _state(network))
+    costs = [perplexity(each, passages[:count]) for each, count in ((network, 1), (again, 1), (network, len(passages)))]
+    if costs[0] != costs[1]:
+        raise RunError("its network cannot be put together again around other weights")
+    return {"exact": exact, "package": costs[2]}
+
+
+def _state(module: Any) -> dict[str, Tensor]:
+    """Give all that a module holds, by name."""
+    return {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
 
 
 def _unpack(packed: Path, target: Path) -> None:

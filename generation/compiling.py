@@ -66,7 +66,7 @@ def _make(files: ModelFiles, weights: str, aside: Path, progress: Progress) -> N
     scratch.mkdir(mode=0o700)
     try:
         with phase(progress, f"compiling the decode step of {files.name}, once"):
-            made = _compiled(files, folder, scratch)
+            made = _compiled(files, weights, folder, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     facts = {
@@ -81,11 +81,11 @@ def _make(files: ModelFiles, weights: str, aside: Path, progress: Progress) -> N
     (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
-def _compiled(files: ModelFiles, folder: Path, scratch: Path) -> dict[str, Any]:
+def _compiled(files: ModelFiles, weights: str, folder: Path, scratch: Path) -> dict[str, Any]:
     """Run the compiling process, whose files go into a folder; give what it tells of them."""
     command = [sys.executable, "-P", "-m", f"{__package__}.compile_process"]
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(scratch), "PYTHONWARNINGS": "ignore"}
-    arguments = [str(files.path), str(folder), str(scratch / RESULT)]
+    arguments = [str(files.path), weights, str(folder), str(scratch / RESULT)]
     with subprocess.Popen(
         [*command, *arguments],
         stdin=subprocess.PIPE,  # when this process is gone, so are that one and the compilers that it runs

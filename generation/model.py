@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +20,18 @@ from .progress import SILENT, Progress, bytes_text
 from .quiet import quiet_libraries
 from .ranges import RANGES, Range
 from .sources import ModelFiles, ModelSettings, PathSource, fetch, parse_source
-from .transformers_gate import ITEM_SIZE, load_weights, read_config, read_tokenizer, require_tokenizer
+from .transformers_gate import (
+    ITEM_SIZE,
+    LibraryErrors,
+    load_weights,
+    quiet,
+    read_config,
+    read_tokenizer,
+    require_tokenizer,
+)
 
 if TYPE_CHECKING:
     from .package import Package
-    from .packages import Light
 
 __all__ = ["Model", "end_token_ids", "load_model", "window_of"]
 
@@ -104,9 +112,9 @@ def load_model(
         files = fetch(settings.sources, offline=offline, progress=progress, with_code=settings.trust_remote_code)
         from .package import package_for
 
-        package, stale = package_for(files, settings.compile, device=device, dtype=dtype)
-        if package is not None and package.facts.light is not None:
-            loaded = _load_light(files, package.facts.light)
+        package, stale = package_for(files, settings.compile, weights=settings.weights, device=device, dtype=dtype)
+        if package is not None and (package.facts.light is not None or package.facts.weights != "exact"):
+            loaded = _load_compiled(files, package)
         elif files.gguf is None:
             loaded = _load_folder(files, device, dtype, settings.trust_remote_code)
         else:
@@ -131,13 +139,16 @@ def _settings_of(model: ModelSettings | str | Path) -> ModelSettings:
     return ModelSettings(sources=(source,))
 
 
-def _load_light(files: ModelFiles, known: Light) -> Model:
-    """Load what a compiled step needs, without transformers; the network comes when something asks for it."""
+def _load_compiled(files: ModelFiles, package: Package) -> Model:
+    """Load what a compiled step needs, without transformers if that will do; the network comes when it is asked for."""
+    inspect_folder(files.path, trust_remote_code=False)
+    network, known = LazyNetwork(partial(_network_beside, files, package)), package.facts.light
+    if known is None:
+        return Model.wrap(network, read_tokenizer(files.path, trust_remote_code=False), name=files.name)
     from .light_tokenizer import LightTokenizer
 
-    inspect_folder(files.path, trust_remote_code=False)
     return Model(
-        network=LazyNetwork(lambda: _packed_network(files, "cpu", "float32", trust_remote_code=False)[0]),
+        network=network,
         tokenizer=LightTokenizer(files.path),
         name=files.name,
         window=known.window,
@@ -145,6 +156,17 @@ def _load_light(files: ModelFiles, known: Light) -> Model:
         end_token_ids=tuple(known.end_token_ids),
         warnings=tuple(known.notes),
     )
+
+
+def _network_beside(files: ModelFiles, package: Package) -> Any:
+    """Give the network that does what a compiled step does not: over the weights of the step, if it has its own."""
+    if package.facts.weights == "exact":
+        return _packed_network(files, "cpu", "float32", trust_remote_code=False)[0]
+    from .narrow_layers import filled_network
+
+    config = read_config(files.path, trust_remote_code=False)
+    with LibraryErrors("building its network", files.path), quiet():
+        return filled_network(config, package.facts.weights, package.weights)
 
 
 def _load_folder(files: ModelFiles, device: str, dtype: str, trust_remote_code: bool) -> Model:

@@ -14,35 +14,51 @@ from .sources import ModelFiles
 if TYPE_CHECKING:
     from torch import Tensor
 
+INNER = "network."  # in a step, what it is the step of
 
-def package_for(files: ModelFiles, choice: str, *, device: str, dtype: str) -> tuple[Package | None, tuple[str, ...]]:
+
+def package_for(
+    files: ModelFiles, choice: str, *, weights: str, device: str, dtype: str
+) -> tuple[Package | None, tuple[str, ...]]:
     """Load the package of a model, if there is one that can be used, with warnings on one that cannot.
 
-    choice: auto, never or require, which raises RunError where there is none.
+    choice: auto, never or require, which raises RunError where there is none. weights: exact, or int8, without which
+    a warning tells that the exact ones are used.
     """
     if choice == "never":
         return None, ()
+    is_wanted = choice == "require" or weights != "exact"
+    kind = "compiled step" if weights == "exact" else f"compiled step in {weights}"
     if (device, dtype) != ("cpu", "float32") or files.gguf is not None:
-        if choice == "require":
-            raise RunError(f"{files.name} has no compiled step: it takes safetensors, on a CPU, in float32.")
-        return None, ()
+        return _without(f"{files.name} has no {kind}", "it takes safetensors, on a CPU, in float32", choice, is_wanted)
     advice = "minigen models compile makes one"
+    if weights != "exact":
+        advice = f"minigen models compile --weights {weights} makes one"
     try:
-        facts = found_package(files, "exact")
+        facts = found_package(files, weights)
         if facts is not None:
             return Package(facts), ()
-        reason = f"{files.name} has no compiled step"
+        reason = f"{files.name} has no {kind}"
     except RunError as error:
+        is_wanted = True
         reason = str(error)
         if isinstance(error, OpenFolderError):
             advice = "chmod go-w takes that away"
+    return _without(reason, advice, choice, is_wanted)
+
+
+def _without(reason: str, advice: str, choice: str, is_wanted: bool) -> tuple[None, tuple[str, ...]]:
+    """Say why there is no package, if anyone would miss it."""
     if choice == "require":
         raise RunError(f"{reason}; {advice}.")
-    return None, () if reason.endswith("has no compiled step") else (f"{reason}; the plain loop runs ({advice}).",)
+    return None, (f"{reason}; the plain loop runs, with exact weights ({advice}).",) if is_wanted else ()
 
 
 class Package:
-    """A compiled step, loaded. Its weights are mapped from the model's own files, which all processes share."""
+    """A compiled step, loaded. Its weights are mapped from the model's own files, which all processes share.
+
+    weights: all tensors of its network, by name.
+    """
 
     def __init__(self, facts: PackageFacts) -> None:
         from safetensors import SafetensorError
@@ -53,6 +69,7 @@ class Package:
             weights = _mapped(facts)
             self._runner = runner_of(facts.folder / STEP)
             names = self._runner.get_constant_names_to_original_fqns()
+            self.weights = {name.removeprefix(INNER): each for name, each in weights.items() if name.startswith(INNER)}
             self._constants = {inner: weights[name] for inner, name in names.items()}  # the code reads them in place
             self._runner.update_constant_buffer(self._constants, False, True, True)  # (…, all are given, ours to keep)
         except (OSError, RuntimeError, AttributeError, LookupError, ValueError, SafetensorError) as error:

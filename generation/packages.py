@@ -33,6 +33,19 @@ class Light:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Perplexity:
+    """Of the same text, with the exact weights and with those of a package."""
+
+    exact: float
+    package: float
+
+    @property
+    def rise(self) -> float:
+        """By what part the package's is higher."""
+        return self.package / self.exact - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PackageFacts:
     """What a package says about itself."""
 
@@ -46,6 +59,7 @@ class PackageFacts:
     digests: Mapping[str, str]  # sha256 of its files
     light: Light | None  # what stands for transformers, where it was found to be the same
     pools: Sequence[tuple[int, int]]  # key heads and dim of the keys of every layer, then of the values
+    perplexity: Perplexity | None  # what the weights cost; None where they are the exact ones
 
 
 def packages_folder() -> Path:
@@ -94,6 +108,7 @@ def read_facts(folder: Path) -> PackageFacts:
             digests={str(name): str(digest) for name, digest in told["digests"].items()},
             light=None if told["light"] is None else Light(**told["light"]),
             pools=[(int(heads), int(dim)) for heads, dim in told["pools"]],
+            perplexity=None if told["perplexity"] is None else Perplexity(**told["perplexity"]),
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise RunError(f"The compiled step in {folder} is damaged") from error

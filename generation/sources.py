@@ -30,6 +30,7 @@ __all__ = [
 DEVICES = ("auto", "cuda", "cuda:N", "mps", "cpu", "balanced")  # N: the number of a GPU
 DTYPES = ("auto", "float32", "float16", "bfloat16")
 COMPILE = ("auto", "never", "require")
+WEIGHTS = ("exact", "int8")
 
 _WHEEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9.+!_-]*")
 _HUB_ID = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*/)?[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -97,6 +98,7 @@ class ModelSettings:
     device: str = "auto"
     dtype: str = "auto"
     compile: str = "auto"  # whether a compiled step is used: where there is one, never, or else it is an error
+    weights: str = "exact"  # of the compiled step: as they were saved, or in eight bits
     trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
@@ -106,6 +108,11 @@ class ModelSettings:
             raise ParameterError("dtype", self.dtype, "one of " + ", ".join(DTYPES))
         if self.compile not in COMPILE:
             raise ParameterError("compile", self.compile, "one of " + ", ".join(COMPILE))
+        if self.weights not in WEIGHTS:
+            raise ParameterError("weights", self.weights, "one of " + ", ".join(WEIGHTS))
+        if self.weights != "exact" and self.compile == "never":
+            wanted = f"auto or require with weights {self.weights}, which are those of a compiled step"
+            raise ParameterError("compile", self.compile, wanted)
         if not self.sources:
             raise SourceError("A model needs at least one source: a hub id, a folder, a .gguf file or a wheel.")
 

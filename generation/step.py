@@ -10,58 +10,13 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
-from transformers.pytorch_utils import Conv1D
 
 from .attention import check_asked, check_window
 from .block_cache import configs_of
+from .narrow_layers import realized
 from .package_key import BLOCK_SIZE
 
 NAME = "minigen_step"
-PARTS = 2  # of a weight, each summed by an accumulator of its own
-
-
-def realized(states: Tensor) -> Tensor:
-    """Have the compiler compute this once, rather than again for each sum that reads it."""
-    try:
-        import torch._inductor.test_operators
-
-        found: Tensor = torch.ops._inductor_test.realize(states)
-    except (ImportError, AttributeError):  # a private name: without it the step is slower and as right
-        return states
-    return found
-
-
-class RowLinear(nn.Module):
-    """A linear layer for few rows: float32 sums over a weight that stays in its own type, x Wᵀ + b."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        super().__init__()
-        self.out_features, self.in_features = weight.shape
-        self.weight: Tensor
-        self.bias: Tensor | None
-        self.register_buffer("weight", weight.detach())
-        self.register_buffer("bias", None if bias is None else bias.detach().float())
-
-    def forward(self, states: Tensor) -> Tensor:
-        """Give `(…, out)` for `(…, in)`."""
-        rows = realized(states.reshape(-1, 1, self.in_features))
-        product = torch.cat([(part.float() * rows).sum(-1) for part in self.weight.chunk(PARTS)], -1)
-        if self.bias is not None:
-            product = product + self.bias
-        return realized(product).view(*states.shape[:-1], self.out_features)
-
-
-class RowEmbedding(nn.Module):
-    """An embedding whose table stays in its own type; it may be the weight of the output head."""
-
-    def __init__(self, weight: Tensor) -> None:
-        super().__init__()
-        self.weight: Tensor
-        self.register_buffer("weight", weight.detach())
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """Give float32 rows of the table, `(…, dim)`."""
-        return self.weight[ids].float()
 
 
 class StepLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the library's class hook has no types
@@ -193,18 +148,7 @@ class Step(nn.Module):
 
 
 def step_of(network: Any) -> Step:
-    """Rewrite a network in place: its weights keep their types, all arithmetic is float32."""
+    """Give the step of a network whose layers are narrow: its attention becomes that over blocks."""
     for config in configs_of(network):
         config._attn_implementation_internal = NAME
-    for parent in list(network.modules()):
-        for name, child in list(parent.named_children()):
-            if type(child) is nn.Linear:
-                setattr(parent, name, RowLinear(child.weight, child.bias))
-            elif type(child) is Conv1D:
-                setattr(parent, name, RowLinear(child.weight.t().contiguous(), child.bias))
-            elif type(child) is nn.Embedding:
-                setattr(parent, name, RowEmbedding(child.weight))
-    for parameter in network.parameters():  # norms and the like
-        parameter.requires_grad_(False)
-        parameter.data = parameter.data.float()
     return Step(network.eval())

@@ -37,6 +37,7 @@ class Handover:
             "source": " or ".join(map(str, preset.model.sources)),
             "device": None if settings.device == "auto" else settings.device,
             "dtype": None if settings.dtype == "auto" else settings.dtype,
+            "weights": None if settings.weights == "exact" else settings.weights,
             "mode": None if settings.mode == "auto" else settings.mode,
             "system": preset.prompt.system,
             "template": preset.prompt.template,

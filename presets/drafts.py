@@ -25,6 +25,7 @@ model: # merged over the parent's key by key; a new source drops the parent's re
   # device: {device} # auto, cuda, cuda:N, mps, cpu, balanced
   # dtype: {dtype} # auto, float32, float16, bfloat16
   # compile: {compile} # auto, never, require: whether a compiled step is used
+  # weights: {weights} # exact, int8: those of the compiled step
 
 prompt:
   # mode: {mode} # auto, chat, raw
@@ -71,6 +72,7 @@ def draft(name: str, parent: Preset, reference: str) -> str:
         device=model.device,
         dtype=model.dtype,
         compile=model.compile,
+        weights=model.weights,
         mode=prompt.mode,
         system=_yaml(prompt.system),
         template=_yaml(prompt.template or "Summarise:\n\n{input}"),

@@ -133,8 +133,11 @@ def _model(values: dict[str, Any], places: dict[str, Place]) -> ModelSettings:
             replace(source, revision=revision) if takes_it else source
             for source, takes_it in zip(sources, is_open, strict=True)
         ]
-    where = {key: values[key] for key in ("device", "dtype", "compile") if key in values}
-    return ModelSettings(sources=tuple(sources), **where)
+    where = {key: values[key] for key in ("device", "dtype", "compile", "weights") if key in values}
+    try:
+        return ModelSettings(sources=tuple(sources), **where)
+    except ParameterError as error:  # settings that do not go together; each by itself is checked before
+        raise PresetError(f"{places[f'model.{error.name}']}: model.{error}") from None
 
 
 def _check_together(sampling: dict[str, Any], places: dict[str, Place]) -> None:

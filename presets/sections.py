@@ -188,6 +188,9 @@ class ModelSection(Section):
     compile: Literal["auto", "never", "require"] | None = Field(
         None, description="Whether a compiled step is used: auto, where there is one; never; or require one."
     )
+    weights: Literal["exact", "int8"] | None = Field(
+        None, description="Weights of the compiled step: exact, as they were saved, or int8, in eight bits."
+    )
 
 
 class PromptSection(Section):

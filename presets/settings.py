@@ -15,9 +15,9 @@ from .spelling import flag_of
 FLAG, GENERATION_CONFIG, BUILT_IN = "flag", "generation_config", "built-in"
 SAMPLING = tuple(spec.name for spec in fields(SamplingParams))
 _NEUTRAL = SamplingParams()
-_ANY_MODEL = ModelSettings(sources=(PathSource(Path()),))  # a stand-in where only device or dtype is checked
+_ANY_MODEL = ModelSettings(sources=(PathSource(Path()),))  # a stand-in where one setting is checked alone
 MODES = ("auto", "chat", "raw")
-OTHERS = ("device", "dtype", "mode")
+OTHERS = ("device", "dtype", "weights", "mode")
 
 
 class Choice(NamedTuple):
@@ -29,11 +29,12 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Every setting of a run with its origin: all of SamplingParams, and device, dtype and mode."""
+    """Every setting of a run with its origin: all of SamplingParams, and device, dtype, weights and mode."""
 
     params: SamplingParams
     device: str
     dtype: str
+    weights: str
     mode: str
     origins: Mapping[str, str]
 
@@ -49,7 +50,7 @@ def resolve(
 ) -> Settings:
     """Merge all settings; None in `flags` means not given. Raise ParameterError for a value out of range.
 
-    flags: by the names of SamplingParams, and device, dtype, mode, and model: a model given by flag takes
+    flags: by the names of SamplingParams, and device, dtype, weights, mode, and model: a model given by flag takes
     the place of the preset's whole model section.
     model_defaults: what the model's generation_config says, by the names of SamplingParams.
     """
@@ -78,16 +79,17 @@ def check_flags(flags: Mapping[str, Any]) -> None:
 
 
 def choose_model_settings(preset: Preset | None, flags: Mapping[str, Any]) -> dict[str, Choice]:
-    """Give device, dtype and mode with their origins; they do not depend on the model's own defaults."""
+    """Give device, dtype, weights and mode with their origins; they do not depend on the model's own defaults."""
     return {
         "device": _model_choice("device", preset, flags),
         "dtype": _model_choice("dtype", preset, flags),
+        "weights": _model_choice("weights", preset, flags),
         "mode": _mode_choice(preset, flags),
     }
 
 
 def check_model_setting(name: str, value: Any) -> None:
-    """Check a device or dtype the way ModelSettings does; raise ParameterError."""
+    """Check a device, a dtype or weights the way ModelSettings does; raise ParameterError."""
     if not isinstance(value, str):
         raise ParameterError(name, value, "text")
     changed: dict[str, Any] = {name: value}

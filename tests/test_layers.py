@@ -13,6 +13,7 @@ GATES = {
     "block_cache",
     "cache",
     "gguf_model",
+    "narrow_layers",
     "quiet",
     "step",
     "transformers_gate",
@@ -60,7 +61,7 @@ def test_transformers_has_few_gates(path: Path) -> None:
 
 RANKS = [  # a module imports from ranks above its own line only, or from its own line
     {"collection", "errors", "progress", "quiet"},
-    {"ranges", "orders"},
+    {"ranges", "orders", "narrow_layers", "weight_cost"},
     {"about", "params", "trace", "facts", "device", "stats", "stops", "safetensors_file", "gguf_reader", "linear"},
     {"blocks", "plan", "kv_memory", "lazy_network", "chat_template"},
     {"pools", "light_tokenizer"},

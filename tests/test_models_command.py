@@ -82,6 +82,7 @@ def test_list_as_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "source": "wheel",
         "path": str(cached),
         "bytes": 2000,
+        "compiled": [],
     }
 
 
@@ -161,7 +162,7 @@ def test_show_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "end_tokens": [{"id": 2, "text": None}, {"id": 257, "text": "<|end|>"}],
         "chat_template": True,
         "needs_trust_remote_code": False,
-        "compiled": None,
+        "compiled": [],
     }
 
 

@@ -23,6 +23,7 @@ from minigen.generation.engine import Engine
 from minigen.generation.errors import RunError, SourceError
 from minigen.generation.light_tokenizer import LightTokenizer
 from minigen.generation.model import Model, load_model
+from minigen.generation.narrow_layers import Int8Linear
 from minigen.generation.packages import FACTS, STEP, found_package
 from minigen.generation.params import SamplingParams
 from minigen.generation.prompt import encode_chat
@@ -112,6 +113,55 @@ def test_the_logits_of_a_compiled_step_are_the_network_s(compiled: ModelFiles) -
     with torch.inference_mode():
         expected = model.network(torch.tensor([ids[:-1]])).logits[0, 59:]
     torch.testing.assert_close(torch.cat(rows), expected, rtol=1e-4, atol=1e-4)
+
+
+def in_float32(layer: Int8Linear, states: torch.Tensor) -> torch.Tensor:
+    """Compute as a step does; the layer itself does so in bfloat16, which these random weights blow up."""
+    wide = (layer.codes.float() * layer.scales.float()[:, None]).flatten(1)
+    return torch.nn.functional.linear(states, wide, layer.bias)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_eight_bits_compute_the_same_in_a_step_and_in_the_network(
+    cache: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network is put together over the tensors of the package."""
+    files = saved(tmp_path, tiny_model(kind, vocab_size=300))
+    facts = compile_package(files, weights="int8")
+    assert facts.weights == "int8"
+    assert facts.perplexity is not None
+    assert abs(facts.perplexity.rise) < 0.02
+    model, ids = loaded(files, "require", weights="int8"), [*range(40, 60)]
+    engine = Engine(model, max_running=1)
+    rows: list[torch.Tensor] = []
+    forward = engine.runner.forward
+    engine.runner.forward = lambda works: rows.append(forward(works)) or rows[-1]  # type: ignore[method-assign,func-returns-value]
+    engine.add_request(ids, SamplingParams(temperature=0, max_new_tokens=8, ignore_eos=True))
+    while engine.has_unfinished_requests():
+        ids += [output.token_id for output in engine.step() if output.token_id is not None]
+    assert not getattr(model.network, "is_loaded", True)
+    monkeypatch.setattr(Int8Linear, "forward", in_float32)
+    with torch.inference_mode():
+        found = model.network(input_ids=torch.tensor([ids[:-1]])).logits[0, 19:]
+        exact = loaded(files, "never").network(input_ids=torch.tensor([ids[:-1]])).logits[0, 19:]
+    torch.testing.assert_close(torch.cat(rows), found, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(found, exact, rtol=1e-3, atol=1e-3)
+    assert model.package is not None
+    held = {name: tensor.data_ptr() for name, tensor in model.package.weights.items()}
+    codes = {name: tensor for name, tensor in model.network.named_buffers() if name.endswith("codes")}
+    assert len(codes) > 4
+    assert all(tensor.data_ptr() == held[name] for name, tensor in codes.items()), "there is one copy of them"
+
+
+def test_eight_bits_that_are_not_there_are_told_and_the_exact_weights_taken(compiled: ModelFiles) -> None:
+    model = loaded(compiled, weights="int8")
+    assert model.package is None
+    assert model.warnings == (
+        f"{compiled.name} has no compiled step in int8; the plain loop runs, with exact weights "
+        "(minigen models compile --weights int8 makes one).",
+    )
+    with pytest.raises(RunError, match="has no compiled step in int8; minigen models compile --weights int8 makes one"):
+        loaded(compiled, "require", weights="int8")
 
 
 @pytest.mark.parametrize("settings", [{"dtype": "bfloat16"}])
@@ -219,7 +269,7 @@ def test_a_package_of_anything_else_is_left_alone(copied: tuple[ModelFiles, Path
     model = loaded(files)
     assert model.package is None
     expected = f"The compiled step of {files.name} was made for another {name}; "
-    assert model.warnings == (f"{expected}the plain loop runs (minigen models compile makes one).",)
+    assert model.warnings == (f"{expected}the plain loop runs, with exact weights (minigen models compile makes one).",)
     with pytest.raises(RunError, match=f"^{expected}minigen models compile makes one.$"):
         loaded(files, "require")
     assert loaded(files, "never").warnings == ()
@@ -383,9 +433,11 @@ def test_the_commands_tell_of_a_compiled_step(
     assert main(run) == 0
     shown = capsys.readouterr()
     assert shown.out == text
-    assert shown.err == f"minigen: warning: {sentence}; the plain loop runs (minigen models compile makes one).\n"
+    advice = "the plain loop runs, with exact weights (minigen models compile makes one)."
+    assert shown.err == f"minigen: warning: {sentence}; {advice}\n"
     assert main(["models", "show", str(files.path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["compiled"]["reason_not_used"] == sentence
+    [step] = json.loads(capsys.readouterr().out)["compiled"]
+    assert (step["weights"], step["reason_not_used"]) == ("exact", sentence)
     assert main(["score", "ab", "-m", str(files.path), "--device", "cpu", "--no-stdin"]) == 0
     assert capsys.readouterr().err == "", "a command that decodes nothing needs no step"
 

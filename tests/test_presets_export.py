@@ -90,6 +90,7 @@ OUTER: list[tuple[str, str, Any]] = [
     ("prompt", "template", "Sum up: {input}"),
     ("model", "device", "cpu"),
     ("model", "dtype", "float16"),
+    ("model", "weights", "int8"),
     ("model", "revision", "v2"),
 ]
 

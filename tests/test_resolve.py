@@ -43,8 +43,8 @@ def test_every_setting_has_an_origin() -> None:
     settings = presets.resolve(None, {})
     names = [spec.name for spec in fields(SamplingParams)]
     assert settings.params == SamplingParams()
-    assert dict(settings.origins) == dict.fromkeys([*names, "device", "dtype", "mode"], "built-in")
-    assert list(settings.choices()) == [*names, "device", "dtype", "mode"]
+    assert dict(settings.origins) == dict.fromkeys([*names, "device", "dtype", "weights", "mode"], "built-in")
+    assert list(settings.choices()) == [*names, "device", "dtype", "weights", "mode"]
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,11 @@ def test_a_wrong_model_default_is_named_unless_it_is_replaced() -> None:
 
 
 def test_a_model_given_by_flag_leaves_the_presets_device_behind() -> None:
-    preset = preset_of("model: {device: cpu, dtype: float32}\nprompt: {mode: raw}")
+    preset = preset_of("model: {device: cpu, dtype: float32, weights: int8}\nprompt: {mode: raw}")
     where = presets.choose_model_settings(preset, {"model": "a/b", "dtype": "float16"})
     assert where["device"] == ("auto", "built-in")
     assert where["dtype"] == ("float16", "flag --dtype")
+    assert where["weights"] == ("exact", "built-in")
     assert where["mode"] == ("raw", "preset mine (./mine.yaml:2)")
 
 

@@ -193,6 +193,34 @@ def test_stdout_is_the_same_whatever_is_said_beside_it(folder: str, capsys: pyte
     assert texts == [TEXT] * 3
 
 
+def test_verbose_tells_of_the_step_and_its_weights(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_raw(folder, "-t", "0", "-v") == 0
+    rows = [line.split(maxsplit=2) for line in capsys.readouterr().err.splitlines()]
+    assert rows[2] == ["step", "not", "compiled"]
+    assert ["weights", "exact", "built-in"] in rows
+
+
+def test_weights_that_no_compiled_step_has_are_not_said_to_be_used(
+    folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_raw(folder, "-t", "0", "--weights", "int8", "--json") == 0
+    out, err = capsys.readouterr()
+    origin = "no compiled step with int8 weights is in use"
+    assert json.loads(out)["settings"]["weights"] == {"value": "exact", "origin": origin}
+    assert "minigen models compile --weights int8" in err
+    assert run_raw(folder, "-t", "0", "--weights", "int8", "--compile", "require") == 1
+
+
+def test_a_command_that_decodes_nothing_leaves_weights_of_a_preset_aside(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    preset = tmp_path / "p.yaml"
+    preset.write_text(f"model: {{source: {folder}, device: cpu, weights: int8}}")
+    for command in (["tokens", "ab"], ["score", "ab"]):
+        assert main([*command, "--no-stdin", "-p", str(preset)]) == 0
+        assert capsys.readouterr().err == ""
+
+
 def test_a_file_takes_the_text(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "out.txt"
     target.write_text("old")
@@ -375,6 +403,10 @@ USAGE: list[tuple[list[str], str]] = [
     (["run", "x", "--stop", ""], "--stop must be at most 64 strings, none of them empty"),
     (["run", "x", "--device", "tpu"], "--device must be one of auto, cuda"),
     (["run", "x", "--dtype", "bfloat32"], "--dtype must be one of auto, float32, float16, bfloat16, not"),
+    (["run", "x", "--weights", "int4"], "Invalid value for '--weights': 'int4' is not one of 'exact', 'int8'."),
+    (["run", "x", "--weights", "int8", "--compile", "never"], "--compile must be auto or require with weights"),
+    (["batch", "x", "--weights", "int8", "--compile", "never"], "--compile must be auto or require with weights"),
+    (["sweep", "x", "--weights", "int8", "--compile", "never"], "--compile must be auto or require with weights"),
     (["run", "x", "--json", "--jsonl"], "--json and --jsonl contradict each other: give one of them."),
     (["run", "x", "-q", "-v"], "--quiet and --verbose contradict each other"),
     (["run", "x", "--chat", "--raw"], "--chat and --raw contradict each other"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from minigen.generation.errors import DiskError, FetchError, ParameterError, SourceError
@@ -116,6 +117,29 @@ def test_a_device_of_the_list_is_accepted(device: str) -> None:
 def test_another_device_is_refused(device: str) -> None:
     with pytest.raises(ParameterError, match="device must be one of auto, cuda, cuda:N, mps, cpu, balanced"):
         ModelSettings(sources=(HubSource("a"),), device=device)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"compile": "always"}, "compile must be one of auto, never, require, not 'always'."),
+        ({"weights": "int4"}, "weights must be one of exact, int8, not 'int4'."),
+        (
+            {"weights": "int8", "compile": "never"},
+            "compile must be auto or require with weights int8, which are those of a compiled step, not 'never'.",
+        ),
+    ],
+)
+def test_weights_and_whether_a_step_is_compiled_are_checked(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        ModelSettings(sources=(HubSource("a"),), **settings)
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize("choice", ["auto", "require"])
+def test_int8_weights_go_with_a_compiled_step(choice: str) -> None:
+    assert ModelSettings(sources=(HubSource("a"),), compile=choice, weights="int8").weights == "int8"
+    assert ModelSettings(sources=(HubSource("a"),), compile="never").weights == "exact"
 
 
 def test_another_dtype_and_no_source_are_refused() -> None:

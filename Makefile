@@ -20,7 +20,7 @@ check: $(VENV)/.installed-dev  ## format, lint and types only
 	$(BIN)/ruff check .
 	cd $(VENV) && bin/mypy --config-file ../pyproject.toml -p minigen.generation -p minigen.presets -p minigen.cli
 
-bench: $(VENV)/.installed-dev  ## the benchmarks; run them alone
+bench: $(VENV)/.installed-bench  ## the benchmarks; run them alone
 	$(BIN)/python -m benchmarks
 
 clean:
@@ -37,3 +37,9 @@ $(VENV)/.installed: $(BIN)/python $(SOURCES) constraints.txt
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt ".[dev]"
 	@touch $@
+
+# llama.cpp is built from its source. Where that fails, the benchmarks go on without it.
+$(VENV)/.installed-bench: $(VENV)/.installed-dev
+	@echo "Building llama.cpp, which takes minutes." >&2
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt ".[bench]" && touch $@ || \
+	echo "llama-cpp-python could not be installed: the benchmarks go on without it." >&2

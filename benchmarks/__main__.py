@@ -2,12 +2,14 @@
 
 import sys
 
-from . import batch, compiled, decode, loop, memory, start
+from . import bandwidth, batch, compiled, decode, loop, memory, prefill, start
 
 BENCHMARKS = {
     "loop": loop.main,
     "decode": decode.main,
+    "bandwidth": bandwidth.main,
     "compiled": compiled.main,
+    "prefill": prefill.main,
     "batch": batch.main,
     "start": start.main,
     "memory": memory.main,

@@ -5,10 +5,8 @@ import sys
 from pathlib import Path
 
 from minigen.generation.compiling import compile_package
-from minigen.generation.sources import locate
-from minigen.presets import load
 
-from .measure import alternate, ratio, seconds, show, spread
+from .measure import alternate, default_files, ratio, seconds, show, spread
 
 SCRIPT = """
 import torch
@@ -30,7 +28,7 @@ def run(*argv: str) -> float:
 
 def main() -> None:
     """Print the table."""
-    files = next(found for source in load("smollm2").model.sources if (found := locate(source)))
+    files = default_files()
     script = SCRIPT.format(folder=str(Path(files.path)))
     compile_package(files)
     settings = ["-t", "0", "--max-new-tokens", "1", "--device", "cpu", "--no-stdin"]

@@ -40,6 +40,7 @@ def main() -> None:
     model, out, result = (Path(sys.argv[i]) for i in (1, 3, 4))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     quiet_libraries()
+    torch.set_num_threads(os.cpu_count() or 1)  # only then the code takes as many threads as a run has
     try:
         _require_compiler()
         told = _compiled(model, weights, out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ def package_for(
     """
     if choice == "never":
         return None, ()
+    import torch
+
     is_wanted = choice == "require" or weights != "exact"
     kind = "compiled step" if weights == "exact" else f"compiled step in {weights}"
     if (device, dtype) != ("cpu", "float32") or files.gguf is not None:
@@ -36,9 +39,12 @@ def package_for(
         advice = f"minigen models compile --weights {weights} makes one"
     try:
         facts = found_package(files, weights)
-        if facts is not None:
+        if facts is None:
+            reason = f"{files.name} has no {kind}"
+        elif torch.get_num_threads() <= (os.cpu_count() or 1):
             return Package(facts), ()
-        reason = f"{files.name} has no {kind}"
+        else:  # the code has no room for the sums of more
+            reason, advice, is_wanted = f"The {kind} of {files.name} takes a thread a processor", "use fewer", True
     except RunError as error:
         is_wanted = True
         reason = str(error)

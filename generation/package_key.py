@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import platform
 from collections.abc import Mapping
 from functools import cache
@@ -16,7 +17,6 @@ FORMAT: Final = 1  # of a package's folder
 BLOCK_SIZE: Final = 64  # tokens of a block in the pools that a step reads
 FLAGS: Final[Mapping[str, Any]] = {  # of the compiler
     "cpp.enable_floating_point_contract_flag": "fast",  # a product and a sum in one instruction
-    "cpp.dynamic_threads": True,  # as many as the run has
     "aot_inductor.package_constants_in_so": False,
 }
 _TEXT_FILES: Final = ("tokenizer*", "special_tokens*", "chat_template*", "generation_config.json")
@@ -42,6 +42,7 @@ def key_of(files: ModelFiles, weights: str) -> Key:
         "torch": version("torch"),
         "transformers": version("transformers"),
         "processor": _digest(_processor().encode()),
+        "number of processors": str(os.cpu_count()),  # a step may run on fewer threads, not on more
         "compiler flags": _digest(json.dumps(FLAGS, sort_keys=True).encode()),
         "configuration": _digest((files.path / "config.json").read_bytes()),
         "tokenizer": _digest(*(_stamp(path).encode() for path in _others(files.path))),

@@ -153,6 +153,18 @@ def test_eight_bits_compute_the_same_in_a_step_and_in_the_network(
     assert all(tensor.data_ptr() == held[name] for name, tensor in codes.items()), "there is one copy of them"
 
 
+def test_more_threads_than_processors_run_as_they_did(compiled: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: (os.cpu_count() or 1) + 1)
+    model = loaded(compiled)
+    assert model.package is None
+    assert model.warnings == (
+        f"The compiled step of {compiled.name} takes a thread a processor; the plain loop runs, with exact weights "
+        "(use fewer).",
+    )
+    with pytest.raises(RunError, match="takes a thread a processor; use fewer"):
+        loaded(compiled, "require")
+
+
 def test_eight_bits_that_are_not_there_are_told_and_the_exact_weights_taken(compiled: ModelFiles) -> None:
     model = loaded(compiled, weights="int8")
     assert model.package is None

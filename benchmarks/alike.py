@@ -18,6 +18,8 @@ class UnlikeError(Exception):
 class Peer(Protocol):
     """A program that minigen is compared to: it reads ids and gives the likeliest next one."""
 
+    is_exact: bool  # whether it has minigen's weights
+
     @property
     def num_threads(self) -> int:
         """How many threads it computes with."""
@@ -63,12 +65,12 @@ def peer_work(peer: Peer, text: str, num_ids: int, num_new: int) -> Work:
 def require_all_alike(model: Model, peers: Mapping[str, Peer], text: str, num_ids: int) -> None:
     """Raise UnlikeError unless each peer does the same work as minigen with the first ids of a text.
 
-    A peer with exact weights, in F16, must also write the same tokens first.
+    A peer with exact weights must also write the same tokens first.
     """
     ours = engine_work(model, encode_raw(model.tokenizer, text).ids[:num_ids], NUM_NEW)
     for name, peer in peers.items():
         theirs = peer_work(peer, text, num_ids, NUM_NEW)
-        require_alike(name, ours, theirs, NUM_EQUAL if name.endswith("F16") else 0)
+        require_alike(name, ours, theirs, NUM_EQUAL if peer.is_exact else 0)
 
 
 def require_alike(name: str, ours: Work, theirs: Work, num_equal: int = 0) -> None:

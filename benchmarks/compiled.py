@@ -10,7 +10,7 @@ from minigen.generation.sources import WEIGHTS
 
 from .alike import require_all_alike
 from .decode import NEW, engine_rate, generate_rate, json_rate
-from .llama import decode_rate, llama_peers
+from .llama import columns_of, decode_rate, llama_peers
 from .measure import compare, default_files, default_model, plain_network
 
 TEXT = "The cache keeps what the past has said, and each new word looks back at all of it. " * 120
@@ -29,7 +29,7 @@ def main() -> None:
     ten = Inspection(num_candidates=10)
     with llama_peers(files.path) as (peers, note):
         bases = {"× the better generate": list(plain), "× int8": ["Engine, compiled, int8"]}
-        bases |= {f"× {name}".replace(".cpp", ""): [name] for name in peers}
+        bases |= columns_of(peers)
         for length in (128, 1000):
             require_all_alike(compiled, peers, TEXT, length)
             ids = list(encode_raw(eager.tokenizer, TEXT).ids[:length])

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,16 +20,19 @@ CONTEXT = 2048  # tokens
 class LlamaCpp:
     """A GGUF file in llama.cpp by its C interface, set as llama.cpp sets itself; greedy, and no token ends a text."""
 
-    def __init__(self, path: Path, num_threads: int) -> None:
+    def __init__(self, path: Path, num_threads: int, *, is_exact: bool) -> None:
         import llama_cpp
 
         self._library: Any = llama_cpp
+        self.is_exact = is_exact
         logging.getLogger("llama-cpp-python").setLevel(logging.ERROR)
         llama_cpp.llama_backend_init()
         settings = llama_cpp.llama_context_default_params()
         settings.n_ctx = CONTEXT
         settings.n_threads = settings.n_threads_batch = num_threads
-        self._model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
+        on_cpu = llama_cpp.llama_model_default_params()
+        on_cpu.n_gpu_layers = 0
+        self._model = llama_cpp.llama_model_load_from_file(str(path).encode(), on_cpu)
         self._context = self._model and llama_cpp.llama_init_from_model(self._model, settings)
         if not self._context:
             raise RuntimeError(f"llama.cpp cannot load {path}.")
@@ -86,8 +89,15 @@ def llama_peers(folder: Path) -> Iterator[tuple[dict[str, LlamaCpp], str]]:
         for kind in TYPES:
             path = Path(temporary) / f"{kind}.gguf"
             write_gguf(folder, path, kind)
-            peers[f"llama.cpp, {kind}"] = stack.enter_context(closing(LlamaCpp(path, torch.get_num_threads())))
+            peers[f"llama.cpp, {kind}"] = stack.enter_context(
+                closing(LlamaCpp(path, torch.get_num_threads(), is_exact=kind == "F16"))
+            )
         yield peers, f"llama.cpp of llama-cpp-python {llama_cpp.__version__}; built with {', '.join(built)}."
+
+
+def columns_of(peers: Mapping[str, LlamaCpp]) -> dict[str, list[str]]:
+    """Give a column of ratios for each peer."""
+    return {f"× {name}".replace(".cpp", ""): [name] for name in peers}
 
 
 def decode_rate(peer: Peer, ids: Sequence[int]) -> float:

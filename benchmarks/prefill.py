@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 from minigen.generation import Engine, Model, SamplingParams, encode_raw
+from minigen.generation.compiling import compile_package
 
 from .alike import require_all_alike
 from .compiled import TEXT
-from .llama import llama_peers, prefill_rate
+from .llama import columns_of, llama_peers, prefill_rate
 from .measure import compare, default_files, default_model, plain_network
 
 LENGTH = 512  # ids
@@ -25,7 +26,7 @@ def forward_rate(network: Any, ids: Sequence[int]) -> float:
     return len(ids) / (time.perf_counter() - began)
 
 
-def engine_rate(model: Model, ids: Sequence[int]) -> float:
+def engine_prefill_rate(model: Model, ids: Sequence[int]) -> float:
     """Give the ids per second of the engine, up to the first new token."""
     engine = Engine(model)
     engine.add_request(ids, SamplingParams(temperature=0, max_new_tokens=2, ignore_eos=True))
@@ -44,9 +45,11 @@ def main() -> None:
         for dtype in ("float32", "bfloat16")
     }
     bases = {"× transformers": list(variants)}
-    variants["Engine, float32"] = partial(engine_rate, model, ids)
+    variants["Engine, float32"] = partial(engine_prefill_rate, model, ids)
+    compile_package(default_files(), weights="int8")
+    variants["Engine, int8"] = partial(engine_prefill_rate, default_model(compiled="require", weights="int8"), ids)
     with llama_peers(default_files().path) as (peers, note):
         require_all_alike(model, peers, TEXT, LENGTH)
         variants |= {name: partial(prefill_rate, peer, ids) for name, peer in peers.items()}
-        bases |= {f"× {name}".replace(".cpp", ""): [name] for name in peers}
+        bases |= columns_of(peers)
         compare(f"A prompt of {LENGTH} ids", variants, bases, rounds=5, note=note)

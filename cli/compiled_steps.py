@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ..generation.packages import Perplexity
     from ..generation.sources import ModelFiles
 
-_OF_DAMAGED_FILES = (ValueError, LookupError, TypeError, AttributeError)  # a model's, whose packages are not in use
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledStep:
@@ -62,15 +60,17 @@ def compiled_steps(files: ModelFiles) -> list[CompiledStep]:
 
 def compiled_models() -> Mapping[Path, list[str]]:
     """Give the folders of the models that have compiled steps for use, with the weights of those."""
-    from ..generation.packages import packages_folder, read_facts
+    from ..generation.packages import found_package, package_folders, read_facts
     from ..generation.sources import ModelFiles, PathSource
 
     found: dict[Path, list[str]] = {}
-    for folder in packages_folder().glob("[!.]*/"):
-        with suppress(RunError, *_OF_DAMAGED_FILES):
-            place = read_facts(folder).model_folder
+    for folder in package_folders():
+        with suppress(RunError):
+            facts = read_facts(folder)
+            place = facts.model_folder
             files = ModelFiles(path=place, gguf=None, source=PathSource(place), name=place.name)
-            found[place] = [step.weights for step in compiled_steps(files) if step.reason_not_used is None]
+            if found_package(files, facts.weights) is not None:
+                found.setdefault(place, []).append(facts.weights)
     return found
 
 

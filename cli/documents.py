@@ -16,7 +16,7 @@ from .json_line import is_unicode, line_of
 from .samples import CHOSEN_SEED, Run, Sample
 
 SCHEMA = 1
-STAGE_FIELDS: Final = tuple(field.name for field in fields(Stage))
+_STAGE_FIELDS: Final = tuple(field.name for field in fields(Stage))
 ALL: Final = Inspection(num_candidates=1, has_stages=True)  # however many there are
 
 
@@ -165,7 +165,7 @@ def _stage_records(draw: Draw) -> dict[str, Any]:
 
 
 def _stage_record(stage: Stage) -> dict[str, Any]:
-    return {name: getattr(stage, name) for name in STAGE_FIELDS}
+    return {name: getattr(stage, name) for name in _STAGE_FIELDS}  # asdict copies each value, at every token
 
 
 def _margin_record(margin: Margin | None) -> dict[str, Any] | None:

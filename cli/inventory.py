@@ -63,7 +63,8 @@ def _weights_in(path: Path | None, compiled: Mapping[Path, Sequence[str]]) -> li
     """Give the weights of the compiled steps of a model, whose folder may hold several revisions."""
     if path is None:
         return []
-    held = [weights for folder, weights in compiled.items() if folder.is_relative_to(path.resolve())]
+    places = (path.resolve(), path.resolve() / "snapshots")
+    held = [weights for folder, weights in compiled.items() if folder == places[0] or folder.parent == places[1]]
     return [weights for weights in WEIGHTS if any(weights in each for each in held)]
 
 

@@ -60,22 +60,15 @@ def list_models(as_json: AsJson = False) -> None:
         return
     from .listing import Heading, print_list
 
+    shows_steps = any(entry.compiled for entry in found)
     rows: list[tuple[str, ...]] = []
     for entry in found:
         size = bytes_text(entry.num_bytes) if entry.num_bytes is not None else "-"
-        where = str(entry.path) if entry.path else "not fetched"
-        rows.append((entry.label, entry.source, size, ", ".join(entry.compiled), where))
-    headings = [
-        Heading("NAME", 0, 12),
-        Heading("SOURCE", 3, 16),
-        Heading("SIZE", 1),
-        Heading("COMPILED", 2),
-        Heading("WHERE", 4, 24),
-    ]
-    if not any(entry.compiled for entry in found):
-        del headings[3]
-        rows = [(*row[:3], row[4]) for row in rows]
-    print_list(headings, rows, has_titles=True)
+        steps = [", ".join(entry.compiled)] if shows_steps else []
+        rows.append((entry.label, entry.source, size, *steps, str(entry.path) if entry.path else "not fetched"))
+    headings = [Heading("NAME", 0, 12), Heading("SOURCE", 3, 16), Heading("SIZE", 1)]
+    headings += [Heading("COMPILED", 2)] if shows_steps else []
+    print_list([*headings, Heading("WHERE", 4, 24)], rows, has_titles=True)
 
 
 @app.command()

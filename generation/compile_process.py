@@ -23,7 +23,7 @@ from .facts import rotary_type_of
 from .light_tokenizer import LightTokenizer, is_same
 from .model import Model
 from .package import runner_of
-from .package_key import BLOCK_SIZE, FLAGS
+from .package_key import BLOCK_SIZE, FLAGS, most_threads
 from .packages import OWN, STEP
 from .quiet import quiet_libraries
 from .safetensors_file import read_weight_facts, weight_files
@@ -37,10 +37,9 @@ _FAILURES = (AssertionError, AttributeError, LookupError, RuntimeError, TypeErro
 def main() -> None:
     """Do what the process was started for."""
     weights = sys.argv[2]
-    model, out, result = (Path(sys.argv[i]) for i in (1, 3, 4))
+    model, out, result = map(Path, (sys.argv[1], *sys.argv[3:]))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     quiet_libraries()
-    torch.set_num_threads(os.cpu_count() or 1)  # only then the code takes as many threads as a run has
     try:
         _require_compiler()
         told = _compiled(model, weights, out)
@@ -71,7 +70,8 @@ def _require_compiler() -> None:
 def _compiled(model: Path, weights: str, out: Path) -> dict[str, Any]:
     """Write the code and its own weights into a folder.
 
-    Give, by file, what each constant is called there, the heads and dim of every pool, and how to start light.
+    Give, by file, what each constant is called there, the heads and dim of every pool, how to start light, and what the
+    weights cost.
     """
     from .step import step_of
 
@@ -87,6 +87,7 @@ def _compiled(model: Path, weights: str, out: Path) -> dict[str, Any]:
         with quiet():
             program = _exported(step, pools)
             packed = out / "step.pt2"
+            torch.set_num_threads(most_threads())  # with just as many the compiler leaves their number to the run
             torch._inductor.aoti_compile_and_package(program, package_path=str(packed), inductor_configs=dict(FLAGS))
             _unpack(packed, out / STEP)
     except _FAILURES as error:
@@ -94,10 +95,11 @@ def _compiled(model: Path, weights: str, out: Path) -> dict[str, Any]:
         if isinstance(inner, OSError):
             raise inner from error
         raise RunError(_reason(inner or error)) from error
-    state = {name: tensor.detach() for name, tensor in _state(step).items()}
-    own = {name: tensor for name, tensor in program.constants.items() if name not in state}
-    needed = set(runner_of(out / STEP).get_constant_names_to_original_fqns().values())
-    constants = _placed(state | {name: own[name].detach() for name in needed - set(state)}, model, out)
+    state = _state(step)
+    known: dict[str, Any] = {**program.constants, **state}
+    needed = runner_of(out / STEP).get_constant_names_to_original_fqns().values()
+    wanted = dict.fromkeys(needed if weights == "exact" else [*state, *needed])
+    constants = _placed({name: known[name].detach() for name in wanted}, model, out)
     shapes = [(pool.shape[1], pool.shape[3]) for pool in pools]
     return {"constants": constants, "pools": shapes, "light": light, "perplexity": perplexity}
 
@@ -115,10 +117,9 @@ def _narrowed(network: Any, model: Path, weights: str) -> dict[str, float] | Non
     exact = perplexity(network, passages)
     make_narrow(network, weights=weights)
     again = filled_network(read_config(model, trust_remote_code=False), weights, _state(network))
-    costs = [perplexity(each, passages[:count]) for each, count in ((network, 1), (again, 1), (network, len(passages)))]
-    if costs[0] != costs[1]:
+    if perplexity(again, passages[:1]) != perplexity(network, passages[:1]):
         raise RunError("its network cannot be put together again around other weights")
-    return {"exact": exact, "package": costs[2]}
+    return {"exact": exact, "package": perplexity(network, passages)}
 
 
 def _state(module: Any) -> dict[str, Tensor]:

@@ -140,7 +140,7 @@ def _settings_of(model: ModelSettings | str | Path) -> ModelSettings:
 
 
 def _load_compiled(files: ModelFiles, package: Package) -> Model:
-    """Load what a compiled step needs, without transformers if that will do; the network comes when it is asked for."""
+    """Load what a compiled step needs, without transformers if that will do: then the network comes when it must."""
     inspect_folder(files.path, trust_remote_code=False)
     network, known = LazyNetwork(partial(_network_beside, files, package)), package.facts.light
     if known is None:

@@ -1,13 +1,13 @@
-"""A package loaded: the compiled step of a model, with its weights mapped from the model's files."""
+"""A package loaded: the compiled step of a model, with its weights mapped from the model's files or its own."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import RunError
+from .package_key import most_threads
 from .packages import OWN, STEP, OpenFolderError, PackageFacts, check_whole, found_package
 from .safetensors_file import weight_files
 from .sources import ModelFiles
@@ -41,10 +41,11 @@ def package_for(
         facts = found_package(files, weights)
         if facts is None:
             reason = f"{files.name} has no {kind}"
-        elif torch.get_num_threads() <= (os.cpu_count() or 1):
+        elif torch.get_num_threads() <= (most := most_threads()):
             return Package(facts), ()
-        else:  # the code has no room for the sums of more
-            reason, advice, is_wanted = f"The {kind} of {files.name} takes a thread a processor", "use fewer", True
+        else:
+            reason = f"The {kind} of {files.name} runs on {most} threads at most, not on {torch.get_num_threads()}"
+            advice, is_wanted = f"--threads {most}, or OMP_NUM_THREADS", True
     except RunError as error:
         is_wanted = True
         reason = str(error)
@@ -61,9 +62,10 @@ def _without(reason: str, advice: str, choice: str, is_wanted: bool) -> tuple[No
 
 
 class Package:
-    """A compiled step, loaded. Its weights are mapped from the model's own files, which all processes share.
+    """A compiled step, loaded. Its weights are mapped from files, which all processes share.
 
-    weights: all tensors of its network, by name.
+    weights: the tensors that the step reads, by their names in the network; with other weights than the exact ones, all
+    that the network has.
     """
 
     def __init__(self, facts: PackageFacts) -> None:
@@ -85,8 +87,12 @@ class Package:
         """Read one token of one row: `(1,)` id and position, `(1, blocks)` table of at least 2 blocks of 64 tokens.
 
         pools: the keys of every layer, then the values, `(blocks, key heads, 64, dim)` float32, which it writes to.
-        Gives the logits `(1, vocab)`, float32.
+        Gives the logits `(1, vocab)`, float32. Raises RuntimeError for more threads than the code has room for.
         """
+        import torch
+
+        if torch.get_num_threads() > most_threads():
+            raise RuntimeError("more threads than the code has room for")
         logits: Tensor = self._runner.run([ids, positions, tables, *pools])[0]
         return logits
 
@@ -99,7 +105,7 @@ def runner_of(path: Path) -> Any:
 
 
 def _mapped(facts: PackageFacts) -> dict[str, Tensor]:
-    """Map the weights of a step: most from the model's files, the few that were changed from its own."""
+    """Map the weights of a step: those that are as they were from the model's files, the others from its own."""
     from safetensors import safe_open
 
     known = {path.name: path for path in weight_files(facts.model_folder)}

@@ -42,7 +42,7 @@ def key_of(files: ModelFiles, weights: str) -> Key:
         "torch": version("torch"),
         "transformers": version("transformers"),
         "processor": _digest(_processor().encode()),
-        "number of processors": str(os.cpu_count()),  # a step may run on fewer threads, not on more
+        "number of processors": str(most_threads()),
         "compiler flags": _digest(json.dumps(FLAGS, sort_keys=True).encode()),
         "configuration": _digest((files.path / "config.json").read_bytes()),
         "tokenizer": _digest(*(_stamp(path).encode() for path in _others(files.path))),
@@ -50,6 +50,11 @@ def key_of(files: ModelFiles, weights: str) -> Key:
         "weights": weights,
         "block size": str(BLOCK_SIZE),
     }
+
+
+def most_threads() -> int:
+    """Give how many threads a step may run on: its sums have room for so many."""
+    return os.cpu_count() or 1
 
 
 def difference(one: Key, other: Key) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import stat
@@ -67,6 +68,11 @@ def packages_folder() -> Path:
     return cache_folder() / "packages"
 
 
+def package_folders() -> list[Path]:
+    """Give the folders of all packages that are there, in order."""
+    return sorted(packages_folder().glob("[!.]*/"))
+
+
 def folder_for(files: ModelFiles, weights: str) -> Path:
     """Give where the package of a model lies, or would."""
     place = hashlib.sha256(os.fsencode(files.path.resolve())).hexdigest()[:12]
@@ -86,7 +92,7 @@ def found_package(files: ModelFiles, weights: str) -> PackageFacts | None:
     facts = read_facts(folder)
     try:
         key = key_of(files, weights)
-    except OSError:  # a file of the model is missing, which loading it will say
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # a file of the model is missing or damaged
         return None
     if (what := difference(facts.key, key)) is not None:
         raise RunError(f"The compiled step of {files.name} was made for another {what}")
@@ -108,10 +114,17 @@ def read_facts(folder: Path) -> PackageFacts:
             digests={str(name): str(digest) for name, digest in told["digests"].items()},
             light=None if told["light"] is None else Light(**told["light"]),
             pools=[(int(heads), int(dim)) for heads, dim in told["pools"]],
-            perplexity=None if told["perplexity"] is None else Perplexity(**told["perplexity"]),
+            perplexity=None if told.get("perplexity") is None else Perplexity(**_numbers(told["perplexity"])),
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise RunError(f"The compiled step in {folder} is damaged") from error
+
+
+def _numbers(told: Mapping[str, float]) -> dict[str, float]:
+    numbers = {str(name): float(number) for name, number in told.items()}
+    if not all(0 < number < math.inf for number in numbers.values()):
+        raise ValueError(numbers)
+    return numbers
 
 
 def check_whole(facts: PackageFacts) -> None:
@@ -147,7 +160,7 @@ def check_private(folder: Path) -> None:
 def discard_orphans() -> int:
     """Delete the packages whose models are gone, and those that are damaged; give the bytes freed."""
     freed = 0
-    for folder in sorted(packages_folder().glob("[!.]*/")):
+    for folder in package_folders():
         try:
             is_needed = read_facts(folder).model_folder.exists()
         except RunError:

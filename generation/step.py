@@ -17,7 +17,7 @@ from .narrow_layers import realized
 from .package_key import BLOCK_SIZE
 
 NAME = "minigen_step"
-HEADS = 4  # or fewer: sums over the values of a key head that run side by side
+NUM_SUMS = 4  # or fewer: over the values of a key head, side by side
 
 
 class StepLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the library's class hook has no types
@@ -111,7 +111,7 @@ def attend(
         weights = torch.cat([scores, sinks], -1).softmax(-1)[..., :-1]
     weights = realized(weights).view(*weights.shape[:3], -1, BLOCK_SIZE, 1)
     values = layer.values[tables.tables].transpose(1, 2).unsqueeze(2)
-    sums = [(part * values).sum((3, 4)) for part in weights.chunk(HEADS, 2)]  # a value is read once for all of them
+    sums = [(part * values).sum((3, 4)) for part in weights.chunk(NUM_SUMS, 2)]  # a value is read once for all of them
     return torch.cat(sums, 2).reshape(1, rows, heads, -1), None
 
 

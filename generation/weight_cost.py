@@ -8,29 +8,39 @@ from torch.nn import functional
 
 from .errors import RunError
 
-WINDOWS, WINDOW = 16, 512  # tokens
+NUM_PASSAGES = 16
+LONGEST = 512  # tokens of a passage
+MOST = 700.0  # nats a token; e to a higher power is no number
 
 
 def reference_ids(tokenizer: Any, window: int | None) -> list[list[int]]:
-    """Give the ids of some passages of the Python language reference, spread over it, each of the same length."""
+    """Give the ids of some passages of the Python language reference, spread over it, each of the same length.
+
+    Other versions of Python have other texts, so only what was measured with one of them can be compared.
+    """
     try:
         from pydoc_data.topics import topics
     except ImportError:
         raise RunError("measuring what its weights cost takes Python's own help texts, and they are not here") from None
-    length = min(WINDOW, window or WINDOW)
+    length = min(LONGEST, window or LONGEST)
     text = "".join(topics[name] for name in sorted(topics))
-    stride = len(text) // WINDOWS  # characters, far more than a window has
-    found = [tokenizer.encode(text[start : start + stride // 4]) for start in range(0, stride * WINDOWS, stride)]
+    stride = len(text) // NUM_PASSAGES  # characters, far more than a window has
+    found = [tokenizer.encode(text[start : start + stride // 4]) for start in range(0, stride * NUM_PASSAGES, stride)]
     return [ids[:length] for ids in found if len(ids) >= length]
 
 
 @torch.inference_mode()
 def perplexity(network: Any, passages: list[list[int]]) -> float:
-    """Give exp of the mean negative log-probability of each token but the first of its passage."""
+    """Give exp of the mean negative log-probability of each token but the first of its passage.
+
+    Raises RunError where that is no number.
+    """
     total, count = 0.0, 0
     for ids in passages:
         row = torch.tensor(ids)
         logits = network(input_ids=row[None], use_cache=False).logits[0, :-1]
         total += float(functional.cross_entropy(logits.float(), row[1:], reduction="sum"))
         count += len(ids) - 1
+    if not count or not total / count < MOST:
+        raise RunError("its perplexity cannot be measured")
     return math.exp(total / count)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -169,13 +170,30 @@ def test_list_finds_the_steps_of_a_revision_in_the_hub_s_cache(
     assert listed(capsys, "org/name")["compiled"] == ["int8"]
 
 
+def test_the_steps_of_a_folder_inside_are_not_those_of_a_model(
+    files: ModelFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "config" / "minigen" / "presets"
+    own.mkdir(parents=True)
+    (own / "mine.yaml").write_text(f"model: {{source: {files.path}}}")
+    inner = files.path / "checkpoint-500"
+    shutil.copytree(files.path, inner)
+    put_package(replace(files, path=inner), "exact")
+    assert listed(capsys, "mine")["compiled"] == []
+
+
 @pytest.mark.parametrize("index", ["{", "{}", '{"weight_map": 1}'])
-def test_a_damaged_model_stops_no_list(files: ModelFiles, index: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_model_stops_no_list(
+    files: ModelFiles, index: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "config" / "minigen" / "presets"
+    own.mkdir(parents=True)
+    (own / "mine.yaml").write_text(f"model: {{source: {files.path}}}")
     put_package(files, "int8")
+    assert listed(capsys, "mine")["compiled"] == ["int8"]
     os.remove(files.path / "model.safetensors")
     (files.path / "model.safetensors.index.json").write_text(index)
-    assert main(["models", "list", "--json"]) == 0
-    assert all(entry["compiled"] == [] for entry in json.loads(capsys.readouterr().out))
+    assert listed(capsys, "mine")["compiled"] == []
 
 
 # --- what a run tells

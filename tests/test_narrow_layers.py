@@ -1,8 +1,11 @@
 """Layers over narrow weights: what eight bits keep, and that a layer computes with the weights it was given."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
+from minigen.generation.errors import RunError
 from minigen.generation.narrow_layers import (
     LANES,
     MOST,
@@ -83,6 +86,19 @@ def test_exact_layers_can_become_those_in_eight_bits() -> None:
     kinds = {type(module) for module in network.modules()}
     assert Int8Linear in kinds
     assert not kinds & {nn.Linear, nn.Embedding}
+
+
+@pytest.mark.parametrize("passages", [[], [[1]]])
+def test_the_perplexity_of_nothing_is_a_sentence(passages: list[list[int]]) -> None:
+    with pytest.raises(RunError, match="cannot be measured"):
+        perplexity(tiny_model(vocab_size=300), passages)
+
+
+def test_a_perplexity_that_is_no_number_is_a_sentence() -> None:
+    network = tiny_model(vocab_size=300).requires_grad_(False)
+    network.get_output_embeddings().weight.fill_(math.nan)
+    with pytest.raises(RunError, match="cannot be measured"):
+        perplexity(network, [[1, 2, 3]])
 
 
 def test_the_perplexity_is_that_of_the_network() -> None:

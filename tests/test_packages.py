@@ -154,15 +154,19 @@ def test_eight_bits_compute_the_same_in_a_step_and_in_the_network(
 
 
 def test_more_threads_than_processors_run_as_they_did(compiled: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: (os.cpu_count() or 1) + 1)
+    early, most = loaded(compiled), os.cpu_count() or 1
+    expected = texts(early)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: most + 1)
     model = loaded(compiled)
     assert model.package is None
-    assert model.warnings == (
-        f"The compiled step of {compiled.name} takes a thread a processor; the plain loop runs, with exact weights "
-        "(use fewer).",
-    )
-    with pytest.raises(RunError, match="takes a thread a processor; use fewer"):
+    reason = f"The compiled step of {compiled.name} runs on {most} threads at most, not on {most + 1}; "
+    advice = f"--threads {most}, or OMP_NUM_THREADS"
+    assert model.warnings == (f"{reason}the plain loop runs, with exact weights ({advice}).",)
+    with pytest.raises(RunError, match=f"^{reason}{advice}.$"):
         loaded(compiled, "require")
+    assert not early.network.is_loaded
+    assert texts(early) == expected, "a step that was loaded before is left alone"
+    assert early.network.is_loaded
 
 
 def test_eight_bits_that_are_not_there_are_told_and_the_exact_weights_taken(compiled: ModelFiles) -> None:
@@ -273,7 +277,7 @@ def changed_key(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     "name", ["format", "minigen", "torch", "transformers", "processor", "compiler flags", "configuration",
-             "tokenizer", "weight files", "weights", "block size"],
+             "tokenizer", "weight files", "weights", "block size", "number of processors"],
 )  # fmt: skip
 def test_a_package_of_anything_else_is_left_alone(copied: tuple[ModelFiles, Path], name: str) -> None:
     files, folder = copied
@@ -295,6 +299,38 @@ def test_a_changed_weight_file_is_noticed(copied: tuple[ModelFiles, Path]) -> No
     assert "made for another weight files" in loaded(files).warnings[0]
     os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert loaded(files).warnings == ()
+
+
+@pytest.mark.parametrize("index", ["{", "{}", '{"weight_map": 1}'])
+def test_a_damaged_model_is_a_sentence_of_its_own(copied: tuple[ModelFiles, Path], tmp_path: Path, index: str) -> None:
+    files, folder = copied
+    place = tmp_path / "damaged"
+    shutil.copytree(files.path, place)
+    damaged = replace(files, path=place, source=PathSource(place))
+    shutil.copytree(folder, packages.folder_for(damaged, "exact"))
+    (place / "model.safetensors").unlink()
+    (place / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(SourceError, match=r"model\.safetensors\.index\.json"):
+        loaded(damaged)
+
+
+def test_a_package_from_before_there_were_others_says_what_it_was_made_for(copied: tuple[ModelFiles, Path]) -> None:
+    files, folder = copied
+    facts = json.loads((folder / FACTS).read_text())
+    del facts["perplexity"]
+    facts["key"]["minigen"] = "other"
+    (folder / FACTS).write_text(json.dumps(facts))
+    assert loaded(files).warnings[0].startswith(f"The compiled step of {files.name} was made for another minigen; ")
+
+
+@pytest.mark.parametrize(
+    "told", ["high", ["1"], {"exact": 2.0}, {"exact": "x", "package": 1}, {"exact": 0, "package": 1}]
+)
+def test_a_cost_that_is_no_number_is_damage(copied: tuple[ModelFiles, Path], told: Any) -> None:
+    files, folder = copied
+    facts = json.loads((folder / FACTS).read_text())
+    (folder / FACTS).write_text(json.dumps(facts | {"perplexity": told}))
+    assert loaded(files).warnings[0].startswith(f"The compiled step in {folder} is damaged; ")
 
 
 @pytest.mark.parametrize("damage", ["facts", "code", "a byte", "no code", "weights"])

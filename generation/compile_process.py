@@ -31,7 +31,7 @@ from .transformers_gate import load_weights, quiet, read_config, read_tokenizer
 
 _MOST_BLOCKS = 2**20
 _DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
-_FAILURES = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+_FAILURES = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def main() -> None:
@@ -52,7 +52,8 @@ def main() -> None:
 
 def _end_with_parent() -> None:
     """Wait until the process that wants the step is gone, and end this one with the compilers that it runs."""
-    sys.stdin.buffer.read()
+    while os.read(0, 1):  # not by sys.stdin, whose lock would be held when this process ends
+        pass
     os.killpg(os.getpid(), signal.SIGKILL)
 
 
@@ -106,16 +107,19 @@ def _compiled(model: Path, weights: str, out: Path) -> dict[str, Any]:
 
 def _narrowed(network: Any, model: Path, weights: str) -> dict[str, float] | None:
     """Make the layers of a network narrow; give its perplexity before and after where that changes the weights."""
-    from .narrow_layers import filled_network, make_narrow
+    from .narrow_layers import LANES, Int8Linear, filled_network, make_narrow
     from .weight_cost import perplexity, reference_ids
 
     make_narrow(network.eval(), weights="exact")
     if weights == "exact":
         return None
     tokenizer = read_tokenizer(model, trust_remote_code=False)
-    passages = reference_ids(tokenizer, Model.wrap(network, tokenizer).window)
+    wrapped = Model.wrap(network, tokenizer)
+    passages = reference_ids(tokenizer, wrapped.window, wrapped.vocab_size)
     exact = perplexity(network, passages)
     make_narrow(network, weights=weights)
+    if not any(type(module) is Int8Linear for module in network.modules()):
+        raise RunError(f"no row of its weights parts into {LANES}, as {weights} needs")
     again = filled_network(read_config(model, trust_remote_code=False), weights, _state(network))
     if perplexity(again, passages[:1]) != perplexity(network, passages[:1]):
         raise RunError("its network cannot be put together again around other weights")

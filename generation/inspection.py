@@ -50,7 +50,7 @@ def describe(
             u=shown_u,
         )
     whole = read(row)
-    total = whole.highest + math.log(whole.total)  # the natural log of the sum of exp(logit)
+    log_total = math.log(whole.total)  # of the sum of exp(logit − highest)
     logit = row[token_id]
     staged = _with_greedy(token_id, rows, params) if inspection.num_candidates or inspection.has_stages else rows
     most = max(inspection.num_candidates, inspection.num_leading, HEAD if inspection.has_stages else 0)
@@ -58,19 +58,20 @@ def describe(
     return Draw(
         token_id=token_id,
         logit=float(logit),
-        logprob=float(logit) - total,
+        logprob=float(logit) - whole.highest - log_total,
         rank=1 + int(np.count_nonzero(row > logit)) + int(np.count_nonzero(row[:token_id] == logit)),
         entropy=whole.entropy,
         final_prob=final_prob,
         u=shown_u,
-        candidates=_candidates(token_id, staged, total, ids[: inspection.num_candidates]),
+        candidates=_candidates(token_id, staged, (whole.highest, log_total), ids[: inspection.num_candidates]),
         stages=waterfall(token_id, staged, whole) if inspection.has_stages else (),
         margins=margins(token_id, u, rows, params, leading=ids) if inspection.has_stages else {},
         leading=_leading(token_id, row, whole.count, ids[: inspection.num_leading]) if inspection.num_leading else None,
     )
 
 
-def _candidates(token_id: int, rows: list[NamedRow], total: float, ids: Ids) -> tuple[Candidate, ...]:
+def _candidates(token_id: int, rows: list[NamedRow], sums: tuple[float, float], ids: Ids) -> tuple[Candidate, ...]:
+    """sums: the highest raw logit, and the log of the sum of exp(logit − highest)."""
     if len(ids) == 0:
         return ()
     if token_id not in ids:
@@ -81,7 +82,7 @@ def _candidates(token_id: int, rows: list[NamedRow], total: float, ids: Ids) -> 
         is_gone = (row.numpy()[ids] == -np.inf).tolist()
         dropped = [name if gone and not before else before for gone, before in zip(is_gone, dropped, strict=True)]
     return tuple(
-        Candidate(token_id=i, logit=logit, logprob=logit - total, final_prob=prob, dropped_by=by)
+        Candidate(token_id=i, logit=logit, logprob=logit - sums[0] - sums[1], final_prob=prob, dropped_by=by)
         for i, logit, prob, by in zip(ids.tolist(), logits, probs, dropped, strict=True)
     )
 

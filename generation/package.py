@@ -80,7 +80,7 @@ class Package:
             self.weights = {name.removeprefix(INNER): each for name, each in weights.items() if name.startswith(INNER)}
             self._constants = {inner: weights[name] for inner, name in names.items()}  # the code reads them in place
             self._runner.update_constant_buffer(self._constants, False, True, True)  # (…, all are given, ours to keep)
-        except (OSError, RuntimeError, AttributeError, LookupError, ValueError, SafetensorError) as error:
+        except (OSError, RuntimeError, AttributeError, LookupError, TypeError, ValueError, SafetensorError) as error:
             raise RunError(f"The compiled step in {facts.folder} cannot be loaded") from error
 
     def step(self, ids: Tensor, positions: Tensor, tables: Tensor, pools: Sequence[Tensor]) -> Tensor:

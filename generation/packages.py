@@ -14,6 +14,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .errors import RunError
 from .package_key import difference, key_of
@@ -21,6 +22,7 @@ from .sources import ModelFiles
 from .store import cache_folder, discard, size_on_disk
 
 FACTS, STEP, OWN = "package.json", "step.so", "weights.safetensors"  # in its folder
+MANY = 2**31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,23 +110,43 @@ def read_facts(folder: Path) -> PackageFacts:
             model=str(told["model"]),
             weights=str(told["weights"]),
             key=dict(told["key"]),
-            build_seconds=float(told["build_seconds"]),
+            build_seconds=_number(told["build_seconds"]),
             constants={str(file): dict(names) for file, names in told["constants"].items()},
             model_folder=Path(told["model_folder"]),
-            digests={str(name): str(digest) for name, digest in told["digests"].items()},
-            light=None if told["light"] is None else Light(**told["light"]),
-            pools=[(int(heads), int(dim)) for heads, dim in told["pools"]],
-            perplexity=None if told.get("perplexity") is None else Perplexity(**_numbers(told["perplexity"])),
+            digests={name: str(told["digests"][name]) for name in (STEP, OWN)},
+            light=None if told["light"] is None else _light(told["light"]),
+            pools=[(_count(heads), _count(dim)) for heads, dim in told["pools"]],
+            perplexity=None if told.get("perplexity") is None else _perplexity(told["perplexity"]),
         )
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise RunError(f"The compiled step in {folder} is damaged") from error
 
 
-def _numbers(told: Mapping[str, float]) -> dict[str, float]:
-    numbers = {str(name): float(number) for name, number in told.items()}
-    if not all(0 < number < math.inf for number in numbers.values()):
-        raise ValueError(numbers)
-    return numbers
+def _light(told: Mapping[str, Any]) -> Light:
+    return Light(
+        vocab_size=_count(told["vocab_size"]),
+        window=None if told["window"] is None else _count(told["window"]),
+        end_token_ids=[int(token_id) for token_id in list(told["end_token_ids"])],
+        notes=[str(note) for note in list(told["notes"])],
+    )
+
+
+def _perplexity(told: Mapping[str, Any]) -> Perplexity:
+    return Perplexity(exact=_number(told["exact"]), package=_number(told["package"]))
+
+
+def _number(told: Any) -> float:
+    """Read a number above 0. Raises ValueError for any other."""
+    if not isinstance(told, int | float) or not 0 < told < math.inf:
+        raise ValueError(told)
+    return float(told)
+
+
+def _count(told: Any) -> int:
+    """Read a whole number from 1 on that a machine could have so many of anything of. Raises ValueError for others."""
+    if not isinstance(told, int) or not 0 < told < MANY:
+        raise ValueError(told)
+    return told
 
 
 def check_whole(facts: PackageFacts) -> None:

@@ -13,7 +13,7 @@ LONGEST = 512  # tokens of a passage
 MOST = 700.0  # nats a token; e to a higher power is no number
 
 
-def reference_ids(tokenizer: Any, window: int | None) -> list[list[int]]:
+def reference_ids(tokenizer: Any, window: int | None, vocab_size: int) -> list[list[int]]:
     """Give the ids of some passages of the Python language reference, spread over it, each of the same length.
 
     Other versions of Python have other texts, so only what was measured with one of them can be compared.
@@ -26,7 +26,8 @@ def reference_ids(tokenizer: Any, window: int | None) -> list[list[int]]:
     text = "".join(topics[name] for name in sorted(topics))
     stride = len(text) // NUM_PASSAGES  # characters, far more than a window has
     found = [tokenizer.encode(text[start : start + stride // 4]) for start in range(0, stride * NUM_PASSAGES, stride)]
-    return [ids[:length] for ids in found if len(ids) >= length]
+    known = [[token_id for token_id in ids if token_id < vocab_size] for ids in found]  # a tokenizer may know more
+    return [ids[:length] for ids in known if len(ids) >= length]
 
 
 @torch.inference_mode()

@@ -19,7 +19,7 @@ from minigen.cli.reporting import settings_text
 from minigen.cli.samples import Run
 from minigen.generation.model import Model
 from minigen.generation.package_key import key_of
-from minigen.generation.packages import FACTS, folder_for
+from minigen.generation.packages import FACTS, OWN, STEP, digest_of, folder_for
 from minigen.generation.progress import bytes_text
 from minigen.generation.sources import ModelFiles, PathSource
 from stubs import byte_tokenizer, tiny_model
@@ -47,13 +47,15 @@ def put_package(files: ModelFiles, weights: str, *, perplexity: Mapping[str, flo
     """Leave what compiling leaves, but for the code."""
     folder = folder_for(files, weights)
     folder.mkdir(mode=0o700, parents=True)
+    for name in (STEP, OWN):
+        (folder / name).touch()
     facts = {
         "model": files.name,
         "model_folder": str(files.path.resolve()),
         "weights": weights,
         "key": dict(key_of(files, weights)),
         "build_seconds": 84.2,
-        "digests": {},
+        "digests": {name: digest_of(folder / name) for name in (STEP, OWN)},
         "constants": {},
         "light": None,
         "pools": [],

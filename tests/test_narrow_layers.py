@@ -102,7 +102,7 @@ def test_a_perplexity_that_is_no_number_is_a_sentence() -> None:
 
 
 def test_the_perplexity_is_that_of_the_network() -> None:
-    network, passages = tiny_model(vocab_size=300).requires_grad_(False), reference_ids(byte_tokenizer(), 100)
+    network, passages = tiny_model(vocab_size=300).requires_grad_(False), reference_ids(byte_tokenizer(), 100, 300)
     assert {len(ids) for ids in passages} == {100}
     assert len(passages) == 16
     losses = [float(network(input_ids=torch.tensor([ids]), labels=torch.tensor([ids])).loss) for ids in passages]

@@ -1,6 +1,7 @@
 """Compiled steps: the same text as the plain loop, used where they belong, and left where they do not."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -324,13 +325,49 @@ def test_a_package_from_before_there_were_others_says_what_it_was_made_for(copie
 
 
 @pytest.mark.parametrize(
-    "told", ["high", ["1"], {"exact": 2.0}, {"exact": "x", "package": 1}, {"exact": 0, "package": 1}]
+    "told",
+    [
+        {"perplexity": "high"},
+        {"perplexity": ["1"]},
+        {"perplexity": {"exact": 2.0}},
+        {"perplexity": {"exact": "1", "package": 1}},
+        {"perplexity": {"exact": 0, "package": 1}},
+        {"perplexity": {"exact": 10**400, "package": 1}},
+        {"perplexity": {"exact": math.nan, "package": 1}},
+        {"build_seconds": "1"},
+        {"build_seconds": math.inf},
+        {"pools": [[-1, 2]]},
+        {"pools": 3},
+        {"light": {}},
+        {"light": {"vocab_size": "x", "window": None, "end_token_ids": [], "notes": []}},
+        {"light": {"vocab_size": 3, "window": 1.5, "end_token_ids": [], "notes": []}},
+        {"light": {"vocab_size": 3, "window": 9, "end_token_ids": 3, "notes": []}},
+        {"digests": {}},
+        {"digests": {"../x\0": "a"}},
+        {"constants": {"weights.safetensors": 3}},
+    ],
 )
-def test_a_cost_that_is_no_number_is_damage(copied: tuple[ModelFiles, Path], told: Any) -> None:
+def test_a_fact_that_cannot_be_is_damage(copied: tuple[ModelFiles, Path], told: dict[str, Any]) -> None:
     files, folder = copied
     facts = json.loads((folder / FACTS).read_text())
-    (folder / FACTS).write_text(json.dumps(facts | {"perplexity": told}))
+    (folder / FACTS).write_text(json.dumps(facts | told))
     assert loaded(files).warnings[0].startswith(f"The compiled step in {folder} is damaged; ")
+
+
+def test_facts_that_nest_without_end_are_damage(copied: tuple[ModelFiles, Path]) -> None:
+    files, folder = copied
+    (folder / FACTS).write_text("[" * 100_000)
+    assert loaded(files).warnings[0].startswith(f"The compiled step in {folder} is damaged; ")
+
+
+def test_a_model_that_cannot_be_measured_or_made_narrow_is_a_sentence(cache: Path, tmp_path: Path) -> None:
+    for name, reason, settings in (
+        ("window", "its perplexity cannot be measured", {"window": 1}),
+        ("odd", "no row of its weights parts into 16, as int8 needs", {"hidden_size": 24, "intermediate_size": 24}),
+    ):
+        files = saved(tmp_path / name, tiny_model(vocab_size=300, **settings))
+        with pytest.raises(RunError, match=f"{name} cannot be compiled: {reason}.$"):
+            compile_package(files, weights="int8")
 
 
 @pytest.mark.parametrize("damage", ["facts", "code", "a byte", "no code", "weights"])

@@ -10,12 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .leading import leading_ids
 from .ranges import LEAST_TEMPERATURE, RANGES, Range
 
 # A full sort of the vocabulary is slow: the leading few hundred settle nearly every row; only a flat row needs more.
 HEADS = (256, 2048)
 LEAST_DIVISOR = 0.01  # below it a temperature divides what was made safe to divide
-LEAST_WIDTH = 512  # columns; fewer are read more slowly
 
 
 def apply_temperature(logits: Tensor, temperature: float | None) -> Tensor:
@@ -117,42 +117,6 @@ def apply_typical_p(logits: Tensor, mass: float | None) -> Tensor:
 def typicality(logprobs: Tensor) -> Tensor:
     """Give how near each token's surprisal is to the entropy: −|−ln p − H|, in nats."""
     return -(-logprobs - entropy_of(logprobs)).abs()
-
-
-def leading_ids(scores: Tensor, count: int) -> Tensor:
-    """Give the ids of the `count` highest finite scores of one row `(vocab,)`, in order, ties by id; or fewer."""
-    row = scores.numpy()
-    return torch.from_numpy(ids_from(row, _edge_of(row, count))[:count])
-
-
-def ids_from(row: NDArray[np.float32], lowest: np.float32) -> NDArray[np.int64]:
-    """Give the ids of all scores of a row `(vocab,)` from `lowest` on, highest first, ties by id."""
-    return ranked(row, np.flatnonzero(row >= lowest))
-
-
-def ranked(row: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Give some ids of a row `(vocab,)` by their scores, highest first, ties by id.
-
-    In numpy, which starts no threads for it and sorts whole numbers fast: those of the bits, turned over below zero.
-    """
-    bits = (row[ids] + np.float32(0)).view(np.int32)  # −0.0 becomes 0.0
-    keys = (~(bits ^ ((bits >> 31) & 0x7FFFFFFF))).astype(np.int64) << 32 | ids
-    keys.sort()
-    in_order: NDArray[np.int64] = keys & 0xFFFFFFFF
-    return in_order
-
-
-def _edge_of(row: NDArray[np.float32], count: int) -> np.float32:
-    """Give a finite score that at least `count` tokens reach, though not many more; the lowest one where so few are.
-
-    Of all columns of a table that holds the row, `count` have a maximum that reaches it.
-    """
-    width, lowest = max(2 * count, LEAST_WIDTH), np.finfo(np.float32).min
-    if width > len(row):
-        return lowest
-    highest = row[: len(row) // width * width].reshape(-1, width).max(0)
-    highest.partition(width - count)
-    return max(highest[width - count], lowest)
 
 
 def _keep_mass(logits: Tensor, scores: Tensor, probs: Tensor, mass: float) -> Tensor:

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .filters import leading_ids
+from .leading import Ids, leading_ids
 from .margins import margins
 from .orders import is_greedy, skips_filters
 from .params import SamplingParams
-from .ranking import HEAD, Ids
+from .ranking import HEAD
 from .trace import TEMPERATURES, Candidate, Draw, Inspection, Leading
 from .waterfall import read, waterfall
 from .weights import Floats, Scores, gaps_below, pieces, weights_of

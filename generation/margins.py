@@ -18,10 +18,11 @@ from functools import partial
 from torch import Tensor
 
 from .cutoffs import apply_top_n_sigma
+from .leading import Ids
 from .leading_places import Kept
 from .params import SamplingParams
 from .ranges import LEAST_TEMPERATURE, MAX_TEMPERATURE
-from .ranking import Ids, Ranking, Sums
+from .ranking import Ranking, Sums
 from .trace import KNOBS, Interval, Margin
 
 NOT_FOLLOWED = ("typical_p", "epsilon_cutoff", "eta_cutoff", "xtc_probability", "mirostat_tau")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .chain import NamedFilter
-from .filters import leading_ids
+from .leading import leading_ids
 from .trace import Leading
 from .unlisted import NOTHING, Tail, tail_of
 

@@ -9,14 +9,12 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from .filters import leading_ids
+from .leading import Ids, leading_ids
 from .ranges import MAX_TEMPERATURE
 from .weights import FAR, Floats, Scores, gaps_below, moments, pieces, running_sums, weights_of
 
-Ids = NDArray[np.int64]
 Place = tuple[float, float, float]  # an argument, and a function's value and slope there
 
 HEAD = 512  # tokens that are ranked at first

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .arrangement import filter_stages
-from .filters import apply_temperature, ids_from, leading_ids, ranked
+from .filters import apply_temperature
+from .leading import Ids, ids_from, leading_ids, ranked
 from .params import SamplingParams
 from .weights import Scores
 
-Ids = NDArray[np.int64]
 Probs = NDArray[np.floating]
 Ranked = tuple[Ids, Probs]  # leading tokens, highest score first, ties by id; and their probabilities
 

@@ -132,6 +132,13 @@ def test_other_weights_are_refused(files: ModelFiles, capsys: pytest.CaptureFixt
     assert "'int4' is not one of 'exact', 'int8'" in capsys.readouterr().err
 
 
+def put_preset(home: Path, files: ModelFiles) -> None:
+    """Leave a preset "mine" for the model."""
+    own = home / "config" / "minigen" / "presets"
+    own.mkdir(parents=True)
+    (own / "mine.yaml").write_text(f"model: {{source: {files.path}}}")
+
+
 def listed(capsys: pytest.CaptureFixture[str], name: str) -> dict[str, Any]:
     assert main(["models", "list", "--json"]) == 0
     [entry] = [each for each in json.loads(capsys.readouterr().out) if name in (each["name"], *each["presets"])]
@@ -141,9 +148,7 @@ def listed(capsys: pytest.CaptureFixture[str], name: str) -> dict[str, Any]:
 def test_list_names_the_weights_of_the_steps_that_can_be_used(
     files: ModelFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = tmp_path / "config" / "minigen" / "presets"
-    own.mkdir(parents=True)
-    (own / "mine.yaml").write_text(f"model: {{source: {files.path}}}")
+    put_preset(tmp_path, files)
     assert listed(capsys, "mine")["compiled"] == []
     assert main(["models", "list"]) == 0
     assert "COMPILED" not in capsys.readouterr().out
@@ -175,9 +180,7 @@ def test_list_finds_the_steps_of_a_revision_in_the_hub_s_cache(
 def test_the_steps_of_a_folder_inside_are_not_those_of_a_model(
     files: ModelFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = tmp_path / "config" / "minigen" / "presets"
-    own.mkdir(parents=True)
-    (own / "mine.yaml").write_text(f"model: {{source: {files.path}}}")
+    put_preset(tmp_path, files)
     inner = files.path / "checkpoint-500"
     shutil.copytree(files.path, inner)
     put_package(replace(files, path=inner), "exact")
@@ -188,9 +191,7 @@ def test_the_steps_of_a_folder_inside_are_not_those_of_a_model(
 def test_a_damaged_model_stops_no_list(
     files: ModelFiles, index: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = tmp_path / "config" / "minigen" / "presets"
-    own.mkdir(parents=True)
-    (own / "mine.yaml").write_text(f"model: {{source: {files.path}}}")
+    put_preset(tmp_path, files)
     put_package(files, "int8")
     assert listed(capsys, "mine")["compiled"] == ["int8"]
     os.remove(files.path / "model.safetensors")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from minigen.generation.errors import ParameterError
-from minigen.generation.filters import leading_ids
+from minigen.generation.leading import leading_ids
 from torch import Tensor
 from transformers.generation import logits_process as hf
 

@@ -19,7 +19,7 @@ from minigen.cli.token_names import TokenNames
 from minigen.generation import chain
 from minigen.generation.arrangement import filter_stages, score_stages
 from minigen.generation.errors import ParameterError
-from minigen.generation.filters import leading_ids
+from minigen.generation.leading import leading_ids
 from minigen.generation.orders import ORDERS, RULES, Order
 from minigen.generation.params import SamplingParams
 from minigen.generation.replay import RecordedStep, Recording, replay

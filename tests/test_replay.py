@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 from minigen.generation.arrangement import score_stages
 from minigen.generation.errors import NumberError, ParameterError
-from minigen.generation.filters import leading_ids
+from minigen.generation.leading import leading_ids
 from minigen.generation.orders import ORDERS, RULES
 from minigen.generation.params import SamplingParams
 from minigen.generation.partial_row import known_row

@@ -37,16 +37,13 @@ class CompiledStep:
         """Give the step on one line."""
         if self.reason_not_used is not None:
             return f"{self.weights} weights, not used: {self.reason_not_used}"
-        cost = "" if self.perplexity is None else f", {cost_text(self.perplexity, self.weights)}"
+        cost = "" if self.perplexity is None else f", {cost_text(self.perplexity)}"
         return f"{self.weights} weights, in {self.build_seconds:.0f} s{cost}"
 
 
-def cost_text(perplexity: Perplexity, weights: str) -> str:
+def cost_text(perplexity: Perplexity) -> str:
     """Say what other weights than the exact ones cost, as perplexities of the same text."""
-    return (
-        f"perplexity {perplexity.exact:.2f} with exact weights, "
-        f"{perplexity.package:.2f} with {weights} ({100 * perplexity.rise:+.2f} %)"
-    )
+    return f"perplexity {perplexity.exact:.2f} to {perplexity.package:.2f} ({100 * perplexity.rise:+.2f} %)"
 
 
 def compiled_steps(files: ModelFiles) -> list[CompiledStep]:

@@ -130,7 +130,7 @@ def compile_model(
 
     facts = compile_package(files, weights=weights, progress=progress)
     size = bytes_text(size_on_disk(facts.folder))
-    cost = "" if facts.perplexity is None else f", {cost_text(facts.perplexity, weights)}"
+    cost = "" if facts.perplexity is None else f", {cost_text(facts.perplexity)}"
     about = f"{weights} weights, {facts.build_seconds:.0f} s, {size} in {facts.folder}"
     progress.note(f"{files.name} is compiled ({about}){cost}.")
 

@@ -25,7 +25,7 @@ from minigen.generation.sources import ModelFiles, PathSource
 from stubs import byte_tokenizer, tiny_model
 
 COST = {"exact": 19.4239, "package": 19.4708}
-COST_TEXT = "perplexity 19.42 with exact weights, 19.47 with int8 (+0.24 %)"
+COST_TEXT = "perplexity 19.42 to 19.47 (+0.24 %)"
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ _LATER: Final = {  # commands whose modules are imported when they are used
     "replay": "Draw a traced run again under other settings, without the model.",
     "report": "Write a traced run as a web page.",
     "presets": "List, show, check and write presets.",
-    "models": "List, fetch, show and remove model files.",
+    "models": "List, fetch, compile, show and remove model files.",
     "doctor": "Show versions, devices and folders, for a bug report.",
 }
 _ABOUT = """See and steer how a language model writes.

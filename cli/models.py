@@ -1,4 +1,4 @@
-"""`minigen models`: list, fetch, find, describe and remove model files."""
+"""`minigen models`: list, fetch, compile, find, describe and remove model files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..generation.sources import ModelFiles, Source
 
 app = typer.Typer(
-    help="List, fetch, find, describe and remove model files.\n\nExample: minigen models show smollm2",
+    help="List, fetch, compile, describe and remove model files.\n\nExample: minigen models show smollm2",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

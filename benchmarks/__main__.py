@@ -2,7 +2,9 @@
 
 import sys
 
-from . import bandwidth, batch, compiled, decode, loop, memory, prefill, start
+import torch
+
+from . import bandwidth, batch, compiled, decode, gpu, loop, memory, prefill, start
 
 BENCHMARKS = {
     "loop": loop.main,
@@ -13,12 +15,18 @@ BENCHMARKS = {
     "batch": batch.main,
     "start": start.main,
     "memory": memory.main,
+    "gpu": gpu.main,
 }
+
+
+def usual() -> list[str]:
+    """Give the names of those that this machine can run."""
+    return [name for name in BENCHMARKS if name != "gpu" or torch.cuda.is_available()]
 
 
 def main() -> None:
     """Run each benchmark alone, one after the other."""
-    wanted = sys.argv[1:] or list(BENCHMARKS)
+    wanted = sys.argv[1:] or usual()
     for name in wanted:
         if name not in BENCHMARKS:
             sys.exit(f"No benchmark {name!r}; there are: {', '.join(BENCHMARKS)}.")

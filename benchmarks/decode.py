@@ -64,7 +64,7 @@ def trace_rate(model: Model, ids: list[int], params: SamplingParams) -> float:
 
 def generate_rate(network: Any, ids: list[int], **settings: object) -> float:
     """Give the tokens per second of `model.generate`, its prefill taken off by a run of one token."""
-    row = torch.tensor([ids])
+    row = torch.tensor([ids], device=network.device)
 
     def run(count: int) -> float:
         began = time.perf_counter()

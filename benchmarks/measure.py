@@ -19,9 +19,11 @@ def default_files() -> ModelFiles:
     return fetch(load("smollm2").model.sources)
 
 
-def default_model(dtype: str = "float32", *, compiled: str = "never", weights: str = "exact") -> Model:
-    """Load the default model on the CPU; without its compiled step, unless it is asked for."""
-    return load_model(replace(load("smollm2").model, device="cpu", dtype=dtype, compile=compiled, weights=weights))
+def default_model(
+    dtype: str = "float32", *, compiled: str = "never", weights: str = "exact", device: str = "cpu"
+) -> Model:
+    """Load the default model, on the CPU unless said otherwise; without its compiled step, unless it is asked for."""
+    return load_model(replace(load("smollm2").model, device=device, dtype=dtype, compile=compiled, weights=weights))
 
 
 def plain_network(model: Model) -> Any:
@@ -29,7 +31,7 @@ def plain_network(model: Model) -> Any:
     from transformers import AutoModelForCausalLM
 
     network: Any = AutoModelForCausalLM.from_pretrained(model.path, dtype=getattr(torch, model.dtype))
-    return network.eval().requires_grad_(False)
+    return network.to(model.device).eval().requires_grad_(False)
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -68,6 +68,7 @@ def _generate_on_cluster(work: Work, interrupts: Interrupts) -> int:
 
 def _generate(work: Work, interrupts: Interrupts) -> int:
     from .batch_loop import Batch
+    from .reporting import graphs_note
 
     given, records = work.given, work.records
     opened = open_engine(given, work.job, work.notes)
@@ -80,6 +81,8 @@ def _generate(work: Work, interrupts: Interrupts) -> int:
         progress = progress_of(work)
         encoder = LineEncoder(work.job, opened.model, opened.settings, seed=seed, form=given.form)
         code = Batch(opened.engine, _plan(work, opened, encoder, lines, run), progress, interrupts).run()
+    if given.shared.verbose and opened.engine.graph_failure is not None:
+        work.notes.note(graphs_note(opened.engine.graph_failure))
     return ended(work, progress, code, seed, device=opened.model.device)
 
 

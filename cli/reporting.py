@@ -84,6 +84,11 @@ def order_note(sample: Sample) -> str:
     )
 
 
+def graphs_note(failure: str) -> str:
+    """Say why a GPU's steps were not, or not all, replayed as graphs."""
+    return f"steps ran without CUDA graphs: {failure}."
+
+
 def settings_text(run: Run, seed: int) -> str:
     """Give one line for each setting: its name, its value, its origin."""
     lines: Mapping[str, tuple[str, str]] = {

@@ -99,7 +99,7 @@ def _generate(
     loaded = load(given, job, notes)
     from ..generation.engine import Engine
     from .generating import Generation
-    from .reporting import Report
+    from .reporting import Report, graphs_note
 
     params, shared = loaded.settings.params, loaded.run_facts(job)
     inspected = params if job.is_inspected and job.format == "text" else None
@@ -123,6 +123,8 @@ def _generate(
     )
     code = generation.run()
     report.total(generation.stats)
+    if given.verbose and engine.graph_failure is not None:
+        notes.note(graphs_note(engine.graph_failure))
     return code
 
 

@@ -64,11 +64,12 @@ class BlockCache:
         return cache
 
     @contextmanager
-    def passing(self, plan: Plan) -> Iterator[dict[str, Any]]:
-        """Give what a forward pass needs so that it follows a plan."""
+    def passing(self, plan: Plan, workspace: Workspace | None = None) -> Iterator[dict[str, Any]]:
+        """Give what a forward pass needs so that it follows a plan. workspace: None: the one that passes share."""
         self.plan = plan
         try:
-            yield {"cache": Cache(layers=self.layers), "of_pass": Pass(plan, self.layers, self._workspace)}
+            of_pass = Pass(plan, self.layers, workspace or self._workspace)
+            yield {"cache": Cache(layers=self.layers), "of_pass": of_pass}
         finally:
             self.plan = None
 

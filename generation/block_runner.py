@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .attention import Workspace
 from .block_cache import BlockCache, block_attention, configs_of
-from .plan import Reading, planned
+from .plan import Plan, Reading, planned
 from .sequence import Work
 
 
@@ -40,12 +41,18 @@ class BlockRunner:
             last[i] = end
         kept = [last[i] for i in wanted] or [0]  # one row at least
         plan = planned(ordered, self.cache.block_size, self.device)
-        with block_attention(self._configs), self.cache.passing(plan) as given:
+        given = torch.tensor([ids], device=self.device), torch.tensor([positions], device=self.device)
+        return self.run(*given, torch.tensor(kept, device=self.device), plan)[: len(wanted)]
+
+    def run(
+        self, ids: Tensor, positions: Tensor, kept: Tensor | int, plan: Plan, workspace: Workspace | None = None
+    ) -> Tensor:
+        """Run the network over the tokens of a plan; give the logits after those that are kept, `(kept, vocab)`.
+
+        ids, positions: `(1, tokens)`; kept: the places of tokens, or 0 for all; workspace: if not the cache's own.
+        """
+        with block_attention(self._configs), self.cache.passing(plan, workspace) as given:
             logits: Tensor = self.network(
-                input_ids=torch.tensor([ids], device=self.device),
-                position_ids=torch.tensor([positions], device=self.device),
-                logits_to_keep=torch.tensor(kept, device=self.device),
-                use_cache=True,
-                **given,
+                input_ids=ids, position_ids=positions, logits_to_keep=kept, use_cache=True, **given
             ).logits[0]
-        return logits[: len(wanted)]
+        return logits

@@ -7,7 +7,7 @@ from itertools import count
 from torch import Tensor
 
 from .device import is_out_of_memory, out_of_memory
-from .errors import MinigenError, ParameterError, RunError
+from .errors import MinigenError, ParameterError, RunError, first_line
 from .model import Model
 from .params import SamplingParams
 from .placement import placed
@@ -32,7 +32,7 @@ class Engine:
     keys and values may take; None: what suits the device. A short trial, of four passes, shows whether the model's past
     can be kept in blocks of `block_size` tokens. If not, or with max_running=1 and no kv_memory, requests run one at a
     time, each in a cache of its own that no kv_memory bounds, and some read their prompt in one pass; `one_at_a_time`
-    says why.
+    says why. A CUDA GPU has blocks for one request too: its steps are replayed as graphs.
     Raises ParameterError for a number out of its range and for a kv_memory that holds not even one block.
     """
 
@@ -51,7 +51,7 @@ class Engine:
         step_tokens = int(Range(int, max_running).check("step_tokens", step_tokens))
         block_size = int(Range(int, 1).check("block_size", block_size))
         placement = placed(model, max_running=max_running, kv_memory=kv_memory, block_size=block_size)
-        self.model, self.runner = model, placement.runner
+        self.model, self.runner, self._transfer = model, placement.runner, placement.transfer
         self.max_running, self.one_at_a_time = placement.max_running, placement.one_at_a_time
         self.scheduler = Scheduler(placement.memory, max_running=self.max_running, step_tokens=step_tokens)
         self._requests = Requests(model)
@@ -78,6 +78,12 @@ class Engine:
         self.scheduler.add(self._requests.sequence(prompt, params, request_id, inspection))
         return request_id
 
+    @property
+    def graph_failure(self) -> str | None:
+        """Why steps are not replayed as graphs any more; None where they are, or never were."""
+        failures = [getattr(each, "failure", None) for each in (self.runner, self._transfer)]
+        return next((each for each in failures if each is not None), None)
+
     def words_of(self, params: SamplingParams) -> Words:
         """Give the token ids for which texts and names in `params` stand with this model's tokenizer."""
         return self._requests.words_of(params)
@@ -89,8 +95,8 @@ class Engine:
     def step(self) -> list[Output]:
         """Make one forward pass, and give one output for each sequence that got a token or ended.
 
-        Rows are drawn from one by one, so a draw is the same to the last bit in any company. After a KeyboardInterrupt
-        the next step goes on: it reads again what has not been drawn from.
+        On a CPU rows are drawn from one by one, so a draw is the same to the last bit in any company. After a
+        KeyboardInterrupt the next step goes on: it reads again what has not been drawn from.
         """
         for sequence, row in self._rows(self.scheduler.schedule()):
             self._outputs.append(self._alone(sequence, partial(self._advance, sequence, row)))
@@ -117,23 +123,25 @@ class Engine:
             raise ParameterError("request_id", request_id, "the id of an unfinished request")
         return sequence
 
-    def _rows(self, works: list[Work]) -> list[tuple[Sequence, Tensor | Exception]]:
-        """Do the works; give the sequences that have logits now, each with its row `(vocab,)`, or with what failed.
+    def _rows(self, works: list[Work]) -> list[tuple[Sequence, Tensor | Draw | Exception]]:
+        """Do the works; give the sequences that have logits now, each with its row `(vocab,)` or a draw, or a failure.
 
         A pass that fails is made again for each sequence alone, so that only those end that fail by themselves.
         """
         if not works:
             return []
+        leaders = [work.sequence for work in works if work.is_last]
+        places = {each: place for place, one in enumerate(leaders) for each in (one, *self.scheduler.followers(one))}
         try:
-            logits = self.runner.forward(works).float().cpu()  # the one transfer from the device
+            logits = self.runner.forward(works)
+            rows = self._transfer.taken(logits, [(each.sampler, place) for each, place in places.items()])
         except Exception as error:  # noqa: BLE001 - whatever the model raises
             if len(works) == 1:
                 return [(works[0].sequence, error)]
             return [row for work in works for row in self._rows([work])]
-        leaders = [work.sequence for work in works if work.is_last]
         self.scheduler.advance(works)
-        pairs = zip(leaders, logits, strict=True)
-        return [(each, row) for leader, row in pairs for each in (leader, *self.scheduler.fork(leader))]
+        going = {each for leader in leaders for each in (leader, *self.scheduler.fork(leader))}
+        return [(each, row) for each, row in zip(places, rows, strict=True) if each in going]
 
     def _alone(self, sequence: Sequence, work: Callable[[], Output]) -> Output:
         """Do one sequence's work; if it fails, that sequence ends with the error and the others go on."""
@@ -142,11 +150,11 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - one failing sequence fails alone
             return self._finish(sequence, "error", error=self._translated(error, sequence))
 
-    def _advance(self, sequence: Sequence, row: Tensor | Exception) -> Output:
-        """Draw a sequence's next token from its row of logits, and end it where it ends."""
+    def _advance(self, sequence: Sequence, row: Tensor | Draw | Exception) -> Output:
+        """Draw a sequence's next token from its row of logits, if it is not drawn yet, and end it where it ends."""
         if isinstance(row, Exception):
             raise row
-        draw = sequence.sampler.draw(row)
+        draw = sequence.sampler.accept(row) if isinstance(row, Draw) else sequence.sampler.draw(row)
         sequence.token_ids.append(draw.token_id)
         reason = sequence.finish_after(draw.token_id)
         if reason == "stop":  # an end token is not part of the text
@@ -187,7 +195,7 @@ class Engine:
         if is_out_of_memory(error):
             failure: MinigenError = out_of_memory(f"computing token {step}", self.model.device)
         else:
-            failure = RunError(f"The model failed at token {step}: {_first_line(error)}.")
+            failure = RunError(f"The model failed at token {step}: {first_line(error)}.")
         failure.__cause__ = error
         return failure
 
@@ -197,9 +205,3 @@ class Engine:
         if self.scheduler.find(request_id) is not None:
             raise ParameterError("request_id", request_id, "an id that is not in use")
         return request_id
-
-
-def _first_line(error: Exception) -> str:
-    """Name an error's kind, with the first line of what it says."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__

@@ -81,6 +81,12 @@ class NumberError(RunError):
         return cls(f"The model gave non-finite logits {place}; try --dtype bfloat16 or --dtype float32.")
 
 
+def first_line(error: Exception) -> str:
+    """Name an error's kind, with the first line of what it says."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
+
+
 def _shown(value: object) -> str:
     """Spell a value on one line, and only the beginning of a long one."""
     text = repr(value)

@@ -67,6 +67,7 @@ class Model:
     sampling_defaults: Mapping[str, Any] = field(default_factory=dict)  # from generation_config.json
     warnings: tuple[str, ...] = ()
     package: Package | None = None  # its decode step, compiled
+    has_graphs: bool = True  # whether a CUDA GPU may replay its decode step as a graph
 
     @property
     def has_chat_template(self) -> bool:
@@ -128,6 +129,7 @@ def load_model(
         dtype=dtype,
         sampling_defaults=defaults,
         package=package,
+        has_graphs=settings.compile != "never",
         warnings=(*dtype_warnings(dtype, device), *stale, *doubts, *loaded.warnings),
     )
 

@@ -109,6 +109,26 @@ class Sampler:
         draw = describe(token_id, prob, number, rows, self.inspection, params=self.params)
         return draw if effect is None else replace(draw, order_effect=effect)
 
+    @property
+    def leaves_draws(self) -> bool:
+        """Whether draws can be made elsewhere: of temperature, top_k, top_p, min_p alone, with no row to tell of."""
+        return self._is_short and not self._changes_scores
+
+    @property
+    def next_number(self) -> float:
+        """The uniform number of its next draw."""
+        return uniform(self.seed, len(self.output_ids))
+
+    def accept(self, draw: Draw) -> Draw:
+        """Take a draw that was made elsewhere with its next number as its own.
+
+        Raises NumberError where the logit is no number, which tells that the row was none.
+        """
+        if not math.isfinite(draw.logit):
+            raise NumberError.of_logits(f"at token {len(self.output_ids) + 1}")
+        self.output_ids.append(draw.token_id)
+        return draw
+
     def _score_stages(self) -> list[NamedFilter]:
         if not self._changes_scores:  # the history need not be put together
             return []

@@ -66,6 +66,10 @@ class Scheduler:
             work.sequence.num_cached += work.count
             self.memory.publish(work.sequence)
 
+    def followers(self, leader: Sequence) -> tuple[Sequence, ...]:
+        """Give the sequences that wait for a prompt which another is reading."""
+        return tuple(self._followers.get(leader, ()))
+
     def fork(self, leader: Sequence) -> list[Sequence]:
         """Start the sequences that waited for a prompt which has just been read, and give them.
 

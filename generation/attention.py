@@ -18,10 +18,10 @@ HARMLESS = frozenset({  # what a model may hand on to its attention that changes
 
 
 class Pool(Protocol):
-    """The keys and values of one layer, `(blocks, key heads, block_size, dim)` each."""
+    """The keys and values of one layer: what a query meets lies side by side, a number of each key, or a value."""
 
-    keys: Any  # Tensor; None before the first pass
-    values: Any
+    keys: Any  # Tensor (blocks, key heads, dim, block_size); None before the first pass
+    values: Any  # (blocks, key heads, block_size, dim)
     window: int | None  # how many keys a token sees, its own among them; None: all
 
 
@@ -44,18 +44,18 @@ class Workspace:
         self._buffers: dict[str, Tensor] = {}
 
     def gathered(self, name: str, pool: Tensor, parts: Tensor) -> Tensor:
-        """Give parts of a pool `(blocks, heads, block_size, dim)` one after the other.
+        """Give parts of a pool `(blocks, heads, …)`, seen as `(blocks · heads, …)`: one after the other, `(*parts, …)`.
 
-        parts: `(…, blocks)`, of the pool seen as `(blocks · heads, block_size, dim)`; gives `(…, keys, dim)`.
+        parts: `(…, blocks)`.
         """
-        size, dim = pool.shape[-2:]
-        needed = parts.numel() * size * dim
+        each = pool.flatten(0, 1)
+        needed = parts.numel() * each[0].numel()
         buffer = self._buffers.get(name)
         if buffer is None or buffer.numel() < needed or (buffer.dtype, buffer.device) != (pool.dtype, pool.device):
             buffer = self._buffers[name] = torch.empty(needed, dtype=pool.dtype, device=pool.device)
-        out = buffer[:needed].view(-1, size, dim)
-        torch.index_select(pool.view(-1, size, dim), 0, parts.flatten(), out=out)
-        return out.view(*parts.shape[:-1], -1, dim)
+        out = buffer[:needed].view(-1, *each.shape[1:])
+        torch.index_select(each, 0, parts.flatten(), out=out)
+        return out.view(*parts.shape, *each.shape[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,11 @@ class _Rule:
         """Whether PyTorch's own product knows it."""
         return self.softcap is None and self.sinks is None
 
-    def weights(self, query: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
+    def weights(self, scores: Tensor, mask: Tensor) -> Tensor:
         """Give the weights `(rows, key heads, queries, keys)`, in float32 or wider.
 
-        query: `(rows, key heads, queries, dim)`, where the queries are those of each head in turn; mask: 0 or −inf.
+        scores: products of queries and keys, where the queries are those of each head in turn; mask: 0 or −inf.
         """
-        scores = torch.matmul(query, keys.transpose(-1, -2))
         if self.softcap is None:
             scores = torch.add(mask, scores, alpha=self.scale)
         else:
@@ -146,10 +145,11 @@ def _rows(query: Tensor, pool: Pool, of_pass: Pass, rule: _Rule) -> Tensor:
     heads, rows, dim = query.shape
     key_heads = pool.keys.shape[1]
     parts = of_pass.plan.read(key_heads)
-    keys = of_pass.workspace.gathered("keys", pool.keys, parts)  # (rows, key heads, keys, dim)
-    values = of_pass.workspace.gathered("values", pool.values, parts)
-    grouped = query.transpose(0, 1).reshape(rows, key_heads, heads // key_heads, dim)
-    weights = rule.weights(grouped, keys, of_pass.plan.mask(rule.window)).to(values.dtype)
+    keys = of_pass.workspace.gathered("keys", pool.keys, parts)  # (rows, key heads, blocks, dim, block_size)
+    values = of_pass.workspace.gathered("values", pool.values, parts).flatten(2, 3)  # (rows, key heads, keys, dim)
+    grouped = query.transpose(0, 1).reshape(rows, key_heads, 1, heads // key_heads, dim)
+    scores = torch.matmul(grouped, keys).transpose(2, 3).flatten(3)  # (rows, key heads, queries, keys)
+    weights = rule.weights(scores, of_pass.plan.mask(rule.window)).to(values.dtype)
     return torch.matmul(weights, values).reshape(rows, heads, -1)
 
 
@@ -158,8 +158,8 @@ def _chunk(query: Tensor, key: Tensor, value: Tensor, chunk: Chunk, pool: Pool, 
     plan, key_heads = of_pass.plan, pool.keys.shape[1]
     if chunk.context:
         parts, num_keys = plan.chunk_read(chunk, key_heads)[None], chunk.context + chunk.last - chunk.first
-        key = of_pass.workspace.gathered("keys", pool.keys, parts)[:, :, :num_keys]
-        value = of_pass.workspace.gathered("values", pool.values, parts)[:, :, :num_keys]
+        key = of_pass.workspace.gathered("keys", pool.keys, parts).transpose(-1, -2).flatten(2, 3)[:, :, :num_keys]
+        value = of_pass.workspace.gathered("values", pool.values, parts).flatten(2, 3)[:, :, :num_keys]
     is_seen = plan.chunk_mask(chunk, rule.window)
     if not rule.is_plain:
         return _by_hand(query, key, value, is_seen, rule)
@@ -183,5 +183,6 @@ def _by_hand(query: Tensor, key: Tensor, value: Tensor, is_seen: Tensor | None, 
         is_seen = torch.ones(tokens, tokens, dtype=torch.bool, device=query.device).tril()
     mask = torch.zeros(is_seen.shape, device=query.device).masked_fill_(~is_seen, -torch.inf)
     grouped = query.reshape(1, key_heads, heads // key_heads * tokens, dim)
-    weights = rule.weights(grouped, key, mask.repeat(heads // key_heads, 1)).to(value.dtype)
+    scores = torch.matmul(grouped, key.transpose(-1, -2))
+    weights = rule.weights(scores, mask.repeat(heads // key_heads, 1)).to(value.dtype)
     return torch.matmul(weights, value).view(heads, tokens, -1).transpose(0, 1)

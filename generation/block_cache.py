@@ -19,7 +19,7 @@ from .attention import Pass, Workspace, attend
 from .blocks import NULL
 from .errors import RunError
 from .plan import Plan
-from .pools import Pools
+from .pools import Pools, pool_shapes
 
 NAME = "minigen_blocks"
 AttentionInterface.register(NAME, attend)
@@ -60,7 +60,7 @@ class BlockCache:
         """Give an empty cache for the same model, whose shapes are known from a pass over this one."""
         cache = BlockCache(self._config, num_blocks, block_size)
         for layer, known in zip(cache.layers, self.layers, strict=True):
-            layer.allocate(*known.pools())
+            layer.allocate(known.keys.transpose(-1, -2), known.values)
         return cache
 
     @contextmanager
@@ -89,7 +89,7 @@ class BlockCache:
 
 
 class BlockLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the library's class hook has no types
-    """Keys and values of one layer, `(blocks, key heads, block_size, dim)` each."""
+    """Keys `(blocks, key heads, dim, block_size)` and values `(blocks, key heads, block_size, dim)` of one layer."""
 
     is_sliding = False
 
@@ -108,14 +108,14 @@ class BlockLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the libra
 
         What is never written is never used, where the system gives memory that way: blocks are cleared when taken.
         """
-        self.keys, self.values = self._pool(key_states), self._pool(value_states)
+        shapes = [(states.shape[1], states.shape[3]) for states in (key_states, value_states)]
+        self.keys, self.values = (
+            torch.empty((self.owner.num_blocks + 1, *shape), dtype=key_states.dtype, device=key_states.device)
+            for shape in pool_shapes(shapes, self.owner.block_size)
+        )
         self.is_initialized = True
-
-    def _pool(self, states: Tensor) -> Tensor:
-        shape = (self.owner.num_blocks + 1, states.shape[1], self.owner.block_size, states.shape[3])
-        pool = torch.empty(shape, dtype=states.dtype, device=states.device)
-        pool[NULL].zero_()
-        return pool
+        for pool in self.pools():
+            pool[NULL].zero_()
 
     def pools(self) -> Sequence[Tensor]:
         """Give its keys and its values; nothing before the first pass."""
@@ -127,10 +127,11 @@ class BlockLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the libra
             self.lazy_initialization(key_states, value_states)
         plan = self.owner.plan
         assert plan is not None
-        places = plan.written(key_states.shape[1])
-        for pool, states in zip(self.pools(), (key_states, value_states), strict=True):
-            dim = states.shape[3]
-            pool.view(-1, dim).index_copy_(0, places, states.reshape(-1, dim))
+        assert self.keys is not None
+        assert self.values is not None
+        parts, offsets = plan.written(key_states.shape[1])
+        for pool, states in ((self.keys.transpose(-1, -2), key_states), (self.values, value_states)):
+            pool.flatten(0, 1).index_put_((parts, offsets), states.flatten(0, 2))
         return key_states, value_states
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:

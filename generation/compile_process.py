@@ -25,6 +25,7 @@ from .model import Model
 from .package import runner_of
 from .package_key import BLOCK_SIZE, FLAGS, most_threads
 from .packages import OWN, STEP
+from .pools import pool_shapes
 from .quiet import quiet_libraries
 from .safetensors_file import read_weight_facts, weight_files
 from .transformers_gate import load_weights, quiet, read_config, read_tokenizer
@@ -74,7 +75,7 @@ def _compiled(model: Path, weights: str, out: Path) -> dict[str, Any]:
     Give, by file, what each constant is called there, the heads and dim of every pool, how to start light, and what the
     weights cost.
     """
-    from .step import step_of
+    from .step import step_of, turning
 
     config = read_config(model, trust_remote_code=False)
     network, notes = load_weights(model, config, device="cpu", dtype=_dtype(model), trust_remote_code=False)
@@ -82,11 +83,11 @@ def _compiled(model: Path, weights: str, out: Path) -> dict[str, Any]:
         raise RunError("its rotary positions depend on the length of the text")
     light = _light(model, network, notes)
     try:
-        pools = _pools(network)
+        shapes = _shapes(network)
         perplexity = _narrowed(network, model, weights)
         step = step_of(network)
-        with quiet():
-            program = _exported(step, pools)
+        with quiet(), turning(network):
+            program = _exported(step, shapes)
             packed = out / "step.pt2"
             torch.set_num_threads(most_threads())  # with just as many the compiler leaves their number to the run
             torch._inductor.aoti_compile_and_package(program, package_path=str(packed), inductor_configs=dict(FLAGS))
@@ -101,7 +102,6 @@ def _compiled(model: Path, weights: str, out: Path) -> dict[str, Any]:
     needed = runner_of(out / STEP).get_constant_names_to_original_fqns().values()
     wanted = dict.fromkeys(needed if weights == "exact" else [*state, *needed])
     constants = _placed({name: known[name].detach() for name in wanted}, model, out)
-    shapes = [(pool.shape[1], pool.shape[3]) for pool in pools]
     return {"constants": constants, "pools": shapes, "light": light, "perplexity": perplexity}
 
 
@@ -171,19 +171,24 @@ def _light(model: Path, network: Any, notes: Sequence[str]) -> Mapping[str, Any]
     }
 
 
-def _pools(network: Any) -> list[Tensor]:
-    """Give small pools for a network that is not yet rewritten; the trial that the engine makes shows their shapes."""
-    cache = tried_cache(network)
-    pools = [*(layer.keys for layer in cache.layers), *(layer.values for layer in cache.layers)]
-    if any(pool.shape[1] != pools[0].shape[1] for pool in pools):
+def _shapes(network: Any) -> list[tuple[int, int]]:
+    """Give heads and dim of the keys of every layer, then of the values, as the trial that the engine makes shows them.
+
+    The network is one that is not yet rewritten.
+    """
+    layers = tried_cache(network).layers
+    shapes = [(layer.keys.shape[1], layer.keys.shape[2]) for layer in layers]
+    shapes += [(layer.values.shape[1], layer.values.shape[3]) for layer in layers]
+    if any(heads != shapes[0][0] for heads, _ in shapes):
         raise RunError("its layers have different numbers of key heads")
-    return [torch.zeros(6, pool.shape[1], BLOCK_SIZE, pool.shape[3]) for pool in pools]
+    return shapes
 
 
-def _exported(step: Any, pools: list[Tensor]) -> Any:
+def _exported(step: Any, shapes: Sequence[tuple[int, int]]) -> Any:
     """Trace a step for one row; how many blocks it reads and how many there are stays open."""
     read = torch.export.Dim("read", min=2, max=_MOST_BLOCKS)
     held = torch.export.Dim("held", min=3, max=_MOST_BLOCKS)
+    pools = [torch.zeros(6, *shape) for shape in pool_shapes(shapes, BLOCK_SIZE)]
     half = len(pools) // 2
     given = (torch.tensor([5]), torch.tensor([3]), torch.ones(1, 4, dtype=torch.long), pools[:half], pools[half:])
     is_open = [{0: held}] * half

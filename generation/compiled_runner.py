@@ -27,6 +27,9 @@ class CompiledRunner:
     def __init__(self, network: Any, package: Package, pools: Pools) -> None:
         self._network, self._pools = network, pools
         self._package: Package | None = package
+        self._ids, self._positions = torch.zeros(2, 1, dtype=torch.long).unbind()  # (1,) each, written anew each step
+        self._blocks: list[int] = []  # of the table that was read last
+        self._tables = torch.empty(1, 0, dtype=torch.long)
 
     def forward(self, works: Sequence[Work]) -> Tensor:
         """Give the logits after each work that leaves nothing to read, `(sequences, vocab)`."""
@@ -49,13 +52,19 @@ class CompiledRunner:
 
         return BlockRunner(self._network, BlockCache.over(self._pools, self._network.config))
 
-    @torch.inference_mode()
     def _stepped(self, work: Work, package: Package) -> Tensor:
         """Read the tokens of a work one after the other."""
         sequence, first = work.sequence, work.sequence.num_cached
         for position, token_id in enumerate(sequence.ids(first, first + work.count), start=first):
-            blocks = sequence.table[: position // BLOCK_SIZE + 1]
-            table = [*blocks, *[NULL] * (LEAST_BLOCKS - len(blocks))]
-            given = torch.tensor([token_id]), torch.tensor([position]), torch.tensor([table])
-            logits = package.step(*given, self._pools.tensors)
+            self._ids.fill_(token_id)
+            self._positions.fill_(position)
+            tables = self._tables_of(sequence.table[: position // BLOCK_SIZE + 1])
+            logits = package.step(self._ids, self._positions, tables, self._pools.tensors)
         return logits if work.is_last else logits[:0]
+
+    def _tables_of(self, blocks: list[int]) -> Tensor:
+        """Give a table `(1, blocks)`: that of the last token, for as long as it holds."""
+        if blocks != self._blocks:
+            self._blocks = blocks
+            self._tables = torch.tensor([[*blocks, *[NULL] * (LEAST_BLOCKS - len(blocks))]])
+        return self._tables

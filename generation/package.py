@@ -86,7 +86,7 @@ class Package:
     def step(self, ids: Tensor, positions: Tensor, tables: Tensor, pools: Sequence[Tensor]) -> Tensor:
         """Read one token of one row: `(1,)` id and position, `(1, blocks)` table of at least 2 blocks of 64 tokens.
 
-        pools: the keys of every layer, then the values, `(blocks, key heads, 64, dim)` float32, which it writes to.
+        pools: the keys of every layer, then the values, as pools.py has them, float32, blocks of 64; it writes to them.
         Gives the logits `(1, vocab)`, float32. Raises RuntimeError for more threads than the code has room for.
         """
         import torch

@@ -22,6 +22,7 @@ FLAGS: Final[Mapping[str, Any]] = {  # of the compiler
 _TEXT_FILES: Final = ("tokenizer*", "special_tokens*", "chat_template*", "generation_config.json")
 _SOURCES: Final = (
     "step.py",
+    "pools.py",
     "narrow_layers.py",
     "compile_process.py",
     "package_key.py",

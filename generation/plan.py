@@ -50,9 +50,13 @@ class Plan:
         """The number of sequences that read one token."""
         return len(self.lengths)
 
-    def written(self, heads: int) -> Tensor:
-        """Give where a layer of so many key heads writes, `(heads · tokens,)`: rows of its pool seen as `(…, dim)`."""
-        return self._once(("write", heads), lambda: self._places(heads).flatten())
+    def written(self, heads: int) -> tuple[Tensor, Tensor]:
+        """Give where a layer of so many key heads writes each token, `(heads · tokens,)` twice.
+
+        Parts of its pool seen as `(blocks · heads, …)`, and the places in there.
+        """
+        parts = self._once(("write", heads), lambda: _by_head(self.blocks, heads).flatten())
+        return parts, self._once(("offsets", heads), lambda: self.offsets.repeat(heads))
 
     def read(self, heads: int) -> Tensor:
         """Give what each row reads of a pool seen as `(blocks · heads, block_size, dim)`: `(rows, heads, blocks)`."""
@@ -78,11 +82,6 @@ class Plan:
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
-
-    def _places(self, heads: int) -> Tensor:
-        size = self.block_size
-        head = torch.arange(heads, device=self.blocks.device)[:, None]
-        return (self.blocks * heads + head) * size + self.offsets
 
     def _row_mask(self, window: int | None) -> Tensor:
         places = torch.arange(self.tables.shape[1] * self.block_size, device=self.lengths.device)

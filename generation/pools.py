@@ -9,8 +9,9 @@ from .blocks import NULL
 
 
 class Pools:
-    """Two pools for each layer, `(blocks, key heads, block_size, dim)` each; the first block is never given out.
+    """Two pools for each layer, `(blocks, key heads, dim, block_size)` for keys and `(…, block_size, dim)` for values.
 
+    So the products of a query with the keys of a block lie side by side. The first block is never given out.
     shapes: key heads and dim of the keys of every layer, then of the values.
     """
 
@@ -19,7 +20,8 @@ class Pools:
     ) -> None:
         self.block_size = block_size
         self.tensors = [
-            torch.empty((num_blocks + 1, heads, block_size, dim), dtype=dtype, device=device) for heads, dim in shapes
+            torch.empty((num_blocks + 1, *shape), dtype=dtype, device=device)
+            for shape in pool_shapes(shapes, block_size)
         ]  # what is never written is never used, where the system gives memory that way: blocks are cleared when taken
         self.clear(NULL)
 
@@ -40,6 +42,13 @@ class Pools:
         """Write the content of one block into another."""
         for pool in self.tensors:
             pool[target] = pool[source]
+
+
+def pool_shapes(shapes: Sequence[tuple[int, int]], block_size: int) -> list[tuple[int, int, int]]:
+    """Give the shape of a block in each pool. shapes: heads and dim, of the keys of every layer, then of the values."""
+    half = len(shapes) // 2
+    keys = [(heads, dim, block_size) for heads, dim in shapes[:half]]
+    return [*keys, *[(heads, block_size, dim) for heads, dim in shapes[half:]]]
 
 
 def bytes_per_block(shapes: Sequence[tuple[int, int]], block_size: int, *, item_size: int) -> int:

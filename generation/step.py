@@ -3,7 +3,9 @@
 Only building a package needs this room; running one does not.
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,16 +19,18 @@ from .narrow_layers import realized
 from .package_key import BLOCK_SIZE
 
 NAME = "minigen_step"
-NUM_SUMS = 4  # or fewer: over the values of a key head, side by side
+TURN = "rotate_half"  # what a module of the transformers library calls it
+NUM_SUMS = 4  # or fewer: over the keys or the values of a key head, side by side
 
 
 class StepLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the library's class hook has no types
-    """The pool of one layer during a step: new keys and values are written at `places`, which are not read back."""
+    """The pool of one layer during a step: new keys and values are written, which are not read back."""
 
     is_compileable = True
 
-    def __init__(self, keys: Tensor, values: Tensor, places: Tensor, window: int | None) -> None:
-        self.keys, self.values, self.places, self.window = keys, values, places, window
+    def __init__(self, keys: Tensor, values: Tensor, parts: Tensor, offsets: Tensor, window: int | None) -> None:
+        self.keys, self.values, self.window = keys, values, window
+        self._parts, self._offsets = parts, offsets  # (key heads, rows): block and head, and the place in there
         self.is_initialized = True
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
@@ -36,9 +40,11 @@ class StepLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the librar
         """Write the keys and values of the step, `(1, key heads, rows, dim)`, and give them back."""
         assert self.keys is not None
         assert self.values is not None
-        for pool, states in ((self.keys, key_states), (self.values, value_states)):
-            dim = states.shape[3]
-            pool.view(-1, dim).index_copy_(0, self.places, states.reshape(-1, dim))
+        dim, wide = key_states.shape[3], value_states.shape[3]
+        scattered = (self._parts[..., None] * dim + torch.arange(dim)) * BLOCK_SIZE + self._offsets[..., None]
+        self.keys.view(-1).index_copy_(0, scattered.flatten(), key_states.flatten())
+        places = self._parts * BLOCK_SIZE + self._offsets
+        self.values.view(-1, wide).index_copy_(0, places.flatten(), value_states.reshape(-1, wide))
         return key_states, value_states
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -97,10 +103,10 @@ def attend(
     assert layer.values is not None
     _, heads, rows, dim = query.shape
     groups = layer.keys.shape[1]  # of query heads, each with a key head
-    grouped = query[0].transpose(0, 1).reshape(rows, groups, heads // groups, 1, 1, dim)
+    grouped = query[0].transpose(0, 1).reshape(rows, groups, heads // groups, 1, dim, 1)
     grouped = realized(grouped * (dim**-0.5 if scaling is None else scaling))
-    keys = layer.keys[tables.tables].transpose(1, 2).unsqueeze(2)  # (rows, groups, 1, blocks, block_size, dim)
-    scores = (grouped * keys).sum(-1)
+    keys = layer.keys[tables.tables].transpose(1, 2).unsqueeze(2)  # (rows, groups, 1, blocks, dim, block_size)
+    scores = torch.cat([(part * keys).sum(-2) for part in grouped.chunk(NUM_SUMS, 2)], 2)
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
     scores = realized(torch.where(tables.hidden(layer.window), -torch.inf, scores)).flatten(3)
@@ -121,7 +127,7 @@ AttentionInterface.register(NAME, attend)
 class Step(nn.Module):
     """One token of each row: `(rows,)` ids and positions, `(rows, blocks)` tables, and the pools of every layer.
 
-    Gives the logits, `(rows, vocab)`, float32. Reads and writes pools `(blocks, key heads, block_size, dim)`.
+    Gives the logits, `(rows, vocab)`, float32. Reads and writes the pools of pools.py.
     """
 
     def __init__(self, network: Any) -> None:
@@ -135,9 +141,10 @@ class Step(nn.Module):
         """Run the step."""
         heads = torch.arange(keys[0].shape[1])[:, None]
         blocks = tables.gather(1, (positions // BLOCK_SIZE)[:, None])[:, 0]
-        places = ((blocks * keys[0].shape[1] + heads) * BLOCK_SIZE + positions % BLOCK_SIZE).flatten()
+        parts = blocks * keys[0].shape[1] + heads
+        offsets = (positions % BLOCK_SIZE).expand_as(parts)
         pools = zip(keys, values, self._windows, strict=True)
-        layers = [StepLayer(key, value, places, window) for key, value, window in pools]
+        layers = [StepLayer(key, value, parts, offsets, window) for key, value, window in pools]
         logits: Tensor = self.network(
             input_ids=ids[None],
             position_ids=positions[None],
@@ -153,4 +160,32 @@ def step_of(network: Any) -> Step:
     """Give the step of a network whose layers are narrow: its attention becomes that over blocks."""
     for config in configs_of(network):
         config._attn_implementation_internal = NAME
+    for module in list(network.modules()):
+        if isinstance(getattr(module, "inv_freq", None), Tensor):  # the cosines and sines that all layers read
+            module.register_forward_hook(lambda module, given, turns: tuple(map(realized, turns)))
     return Step(network.eval())
+
+
+def turned(states: Tensor) -> Tensor:
+    """Give (−b, a) for (a, b), the halves of the last dimension: a rotation by 90°.
+
+    As a product, which needs no copy of either half.
+    """
+    halves = states.view(*states.shape[:-1], 2, -1)
+    signs = torch.tensor([-1.0, 1.0])[:, None]
+    return (halves.flip(-2) * signs).flatten(-2)
+
+
+@contextmanager
+def turning(network: Any) -> Iterator[None]:
+    """Let the layers of a network turn their states by `turned` for as long as it is traced."""
+    module: Any = sys.modules[type(network).__module__]
+    before = getattr(module, TURN, None)
+    if before is None:
+        yield
+        return
+    setattr(module, TURN, turned)
+    try:
+        yield
+    finally:
+        setattr(module, TURN, before)

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from .errors import RunError
 from .plan import Chunk, Plan
+from .tiles import MOST_KEYS, attend_in_tiles, can_tile
 
 HARMLESS = frozenset({  # what a model may hand on to its attention that changes nothing here
     "position_ids", "cache_position", "use_cache", "output_attentions", "output_hidden_states", "return_dict",
@@ -160,6 +161,9 @@ def _chunk(query: Tensor, key: Tensor, value: Tensor, chunk: Chunk, pool: Pool, 
         parts, num_keys = plan.chunk_read(chunk, key_heads)[None], chunk.context + chunk.last - chunk.first
         key = of_pass.workspace.gathered("keys", pool.keys, parts).transpose(-1, -2).flatten(2, 3)[:, :, :num_keys]
         value = of_pass.workspace.gathered("values", pool.values, parts).flatten(2, 3)[:, :, :num_keys]
+    num_keys, sees_all = key.shape[2], rule.window is None or rule.window >= key.shape[2]
+    if rule.is_plain and sees_all and num_keys <= MOST_KEYS and can_tile(query.device.type, query.dtype):
+        return attend_in_tiles(query[0] * rule.scale, key[0], value[0])
     is_seen = plan.chunk_mask(chunk, rule.window)
     if not rule.is_plain:
         return _by_hand(query, key, value, is_seen, rule)

@@ -153,7 +153,11 @@ def _is_row(scores: Tensor) -> bool:
 
 def _only(logits: Tensor, ids: Tensor) -> Tensor:
     """Drop all other tokens of one row `(vocab,)`."""
-    return torch.full_like(logits, -torch.inf).index_copy_(0, ids, logits[ids])
+    if not _is_row(logits):
+        return torch.full_like(logits, -torch.inf).index_copy_(0, ids, logits[ids])
+    kept, row = np.full(len(logits), -np.inf, np.float32), logits.numpy()  # torch would start threads for that
+    kept[ids.numpy()] = row[ids.numpy()]
+    return torch.from_numpy(kept)
 
 
 def _keep_leading(logits: Tensor, scores: Tensor, ranked: Tensor, count: Tensor) -> Tensor:

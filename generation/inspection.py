@@ -12,6 +12,7 @@ from .margins import margins
 from .orders import is_greedy, skips_filters
 from .params import SamplingParams
 from .ranking import HEAD
+from .shortlist import probs_of_row
 from .trace import TEMPERATURES, Candidate, Draw, Inspection, Leading
 from .waterfall import read, waterfall
 from .weights import Floats, Scores, gaps_below, pieces, weights_of
@@ -76,7 +77,7 @@ def _candidates(token_id: int, rows: list[NamedRow], sums: tuple[float, float], 
         return ()
     if token_id not in ids:
         ids = np.append(ids, token_id)
-    logits, probs = rows[0][1].numpy()[ids].tolist(), rows[-1][1].softmax(-1).numpy()[ids].tolist()
+    logits, probs = rows[0][1].numpy()[ids].tolist(), probs_of_row(rows[-1][1].numpy())[ids].tolist()
     dropped: list[str | None] = [None] * len(ids)
     for name, row in rows[1:]:
         is_gone = (row.numpy()[ids] == -np.inf).tolist()
@@ -91,10 +92,10 @@ def _with_greedy(token_id: int, rows: list[NamedRow], params: SamplingParams) ->
     """Give the rows; for a greedy step with the row in which its choice alone is left."""
     if not skips_filters(params):
         return rows
-    row = rows[-1][1]
-    alone = torch.full_like(row, -math.inf)
+    row = rows[-1][1].numpy()
+    alone = np.full_like(row, -np.inf)
     alone[token_id] = row[token_id]
-    return [*rows, ("greedy", alone)]
+    return [*rows, ("greedy", torch.from_numpy(alone))]
 
 
 def _leading(token_id: int, row: Scores, num_left: int, ids: Ids) -> Leading:

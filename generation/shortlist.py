@@ -39,7 +39,7 @@ class Left:
         if self.ids is not None:
             yield self.ids, _shares(self.scores, self.ids)
         else:
-            yield from leading_of(self.scores, _softmax(self.scores))
+            yield from leading_of(self.scores, probs_of_row(self.scores))
 
 
 def leading_of(scores: Scores, probs: Probs) -> Iterator[Ranked]:
@@ -99,6 +99,16 @@ def _keep_near(left: Left, min_p: float) -> Left:
         return Left(left.scores, left.ids[probs >= np.float32(min_p) * probs.max()])
     probs = _softmax(left.scores)
     return Left(np.where(probs < np.float32(min_p) * probs.max(), np.float32(-np.inf), left.scores))
+
+
+def probs_of_row(scores: Scores) -> Probs:
+    """Give the probabilities of a row `(vocab,)`; where few tokens are left, of a look at these alone."""
+    left = np.flatnonzero(scores > -np.inf)
+    if len(left) * BLOCK > len(scores):
+        return _softmax(scores)
+    probs = np.zeros(len(scores), np.float32)
+    probs[left] = _shares(scores, left)
+    return probs
 
 
 def _shares(scores: Scores, ids: Ids) -> Probs:

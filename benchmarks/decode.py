@@ -16,7 +16,7 @@ from minigen.cli.token_names import TokenNames
 from minigen.cli.trace_writing import TraceView, header_facts
 from minigen.cli.views import TextView, View
 from minigen.generation import Engine, Inspection, Model, SamplingParams, encode_raw
-from minigen.generation.trace import UNINSPECTED
+from minigen.generation.trace import UNMEASURED
 from minigen.generation.words import NO_WORDS
 from minigen.presets.settings import Choice
 
@@ -28,7 +28,7 @@ PROMPT = "A key-value cache keeps the keys and values of the tokens that a model
 
 
 def engine_rate(
-    model: Model, ids: list[int], params: SamplingParams, inspection: Inspection = UNINSPECTED, view: View | None = None
+    model: Model, ids: list[int], params: SamplingParams, inspection: Inspection = UNMEASURED, view: View | None = None
 ) -> float:
     """Give the tokens per second of the engine, prefill not counted, with what a view does of each token."""
     engine = Engine(model)

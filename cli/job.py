@@ -128,8 +128,11 @@ def _check_texts(given: Flags, reader: Reader, notes: Notes) -> None:
 
 
 def _asked(given: Flags) -> Inspection:
+    """Give what is to be shown of each draw: of a plain text, nothing."""
     return Inspection(
-        num_candidates=(given.top or TOP) if given.inspect or given.stages else 0, has_stages=given.stages
+        num_candidates=(given.top or TOP) if given.inspect or given.stages else 0,
+        has_stages=given.stages,
+        is_measured=given.json or given.jsonl or given.color_by is not None,
     )
 
 

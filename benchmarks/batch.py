@@ -11,10 +11,13 @@ from typing import Any
 import torch
 from minigen.generation import Engine, Model, SamplingParams
 from minigen.generation.block_tables import BlockTables
+from minigen.generation.compiling import compile_package
+from minigen.generation.package_key import MOST_ROWS
 from minigen.generation.sampler import Sampler
+from minigen.generation.sources import WEIGHTS
 from minigen.generation.trace import UNMEASURED
 
-from .measure import alternate, default_model, plain_network, ratio, show, spread
+from .measure import alternate, default_files, default_model, plain_network, ratio, show, spread
 
 ROWS = 16  # sequences that run together
 TEXT = "the cache keeps what a model has seen so that every step reads one token of each text and no more"
@@ -130,6 +133,20 @@ def many_against_one(dtype: str) -> None:
     show(f"Decode together, {dtype}, both by the same engine", ["", "tokens/s", "ratio (at least 6)"], rows)
 
 
+def compiled_against_not() -> None:
+    """Print what one, four and sixteen sequences come to through compiled steps, beside the network."""
+    models = {
+        "Engine": default_model(),
+        "Engine, compiled": default_model(compiled="require"),
+        "Engine, compiled, int8": default_model(compiled="require", weights="int8"),
+    }
+    for count in (1, MOST_ROWS, ROWS):
+        found = alternate({name: partial(decode_rate, model, count) for name, model in models.items()}, rounds=5)
+        base = found["Engine"]
+        rows = [[name, spread(values), ratio(values, base)] for name, values in found.items()]
+        show(f"Decode together, {count} at a time, float32", ["", "tokens/s", "ratio"], rows)
+
+
 def first_tokens_seconds(model: Model, samples: int) -> float:
     """Give the seconds until the last of `samples` of one prompt of 1,000 tokens has its first token."""
     engine = Engine(model, max_running=ROWS)
@@ -219,10 +236,13 @@ def shares() -> None:
 
 def main() -> None:
     """Print the tables."""
+    for weights in WEIGHTS:
+        compile_package(default_files(), weights=weights)
     shares()
     memory()
     samples()
     many_against_one("float32")
     many_against_one("bfloat16")
+    compiled_against_not()
     throughput("float32", rounds=3)
     throughput("bfloat16", rounds=3)

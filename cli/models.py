@@ -107,7 +107,7 @@ def compile_model(
 ) -> None:
     """Compile the decode step of a model for this machine; run, batch and sweep then use it by themselves.
 
-    Takes a minute or two, and a C++ compiler. Without MODEL that of the default preset.
+    Takes a few minutes, and a C++ compiler. Without MODEL that of the default preset.
 
     Int8 weights are used where --weights int8 or a preset names them; what they cost is measured and told.
 

@@ -1,7 +1,8 @@
-"""`python -m minigen.generation.compile_process MODEL WEIGHTS OUT RESULT`: compiles the decode step of a model.
+"""`python -m minigen.generation.compile_process MODEL WEIGHTS ROWS OUT RESULT`: compiles the decode steps of a model.
 
-A process of its own: the compiler changes much in the one that it runs in, and takes a lot of memory. What it tells
-goes into the file RESULT, as JSON: what a package must know, or `error` or `errno`.
+A process of its own: the compiler changes much in the one that it runs in, and takes a lot of memory. For one row it
+starts itself again, for several rows, since the compiler works on one thread, and makes the package of what both give.
+What it tells goes into the file RESULT, as JSON; compile_child.py reads it.
 """
 
 import json
@@ -9,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,36 +18,39 @@ import torch
 from torch import Tensor
 
 from .block_trial import tried_cache
+from .compile_child import compilation, has_failed
+from .compiled_code import FAILURES, Code, state_of, what_failed, write_code
 from .errors import MinigenError, RunError
 from .facts import rotary_type_of
 from .light_tokenizer import LightTokenizer, is_same
 from .model import Model
-from .package import runner_of
-from .package_key import BLOCK_SIZE, FLAGS, most_threads
-from .packages import OWN, STEP
-from .pools import pool_shapes
+from .package import INNER
+from .package_key import MOST_ROWS
+from .packages import own_name
+from .placed_weights import placed
 from .quiet import quiet_libraries
-from .safetensors_file import read_weight_facts, weight_files
-from .transformers_gate import load_weights, quiet, read_config, read_tokenizer
+from .safetensors_file import read_weight_facts
+from .transformers_gate import load_weights, read_config, read_tokenizer
 
-_MOST_BLOCKS = 2**20
 _DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
-_FAILURES = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+_TRACED = "traced.safetensors"  # constants of the step for several rows, on their way between the processes
 
 
 def main() -> None:
     """Do what the process was started for."""
-    weights = sys.argv[2]
-    model, out, result = map(Path, (sys.argv[1], *sys.argv[3:]))
+    weights, rows = sys.argv[2], int(sys.argv[3])
+    model, out, result = map(Path, (sys.argv[1], *sys.argv[4:]))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     quiet_libraries()
     try:
         _require_compiler()
-        told = _compiled(model, weights, out)
+        told = (_packaged if rows == 1 else _widened)(model, weights, out, result.parent)
     except OSError as error:
         told = {"errno": error.errno or 0}
     except MinigenError as error:
         told = {"error": str(error)}
+    except FAILURES as error:
+        told = what_failed(error)
     result.write_text(json.dumps(told), encoding="utf-8")
 
 
@@ -69,40 +72,64 @@ def _require_compiler() -> None:
 
 
 @torch.no_grad()
-def _compiled(model: Path, weights: str, out: Path) -> dict[str, Any]:
-    """Write the code and its own weights into a folder.
+def _packaged(model: Path, weights: str, out: Path, scratch: Path) -> dict[str, Any]:
+    """Write the code for one row and for several, and the weights that both need, into a folder.
 
     Give, by file, what each constant is called there, the heads and dim of every pool, how to start light, and what the
     weights cost.
     """
-    from .step import step_of, turning
+    network, notes = _loaded(model)
+    shapes = _shapes(network)
+    with compilation(model, weights, MOST_ROWS, out, scratch) as beside:
+        light = _light(model, network, notes)
+        perplexity = _narrowed(network, model, weights)
+        code = write_code(network, shapes, 1, out)
+        wide = beside.told()
+    if has_failed(wide):
+        return wide
+    constants = placed(_constants(network, weights, code, _read(wide, scratch)), model, out)
+    return {"constants": constants, "pools": shapes, "light": light, "perplexity": perplexity}
 
+
+@torch.no_grad()
+def _widened(model: Path, weights: str, out: Path, scratch: Path) -> dict[str, Any]:
+    """Write the code for several rows into a folder, and its own constants aside; give what the code reads."""
+    from safetensors.torch import save_file
+
+    from .narrow_layers import make_narrow
+
+    network, _ = _loaded(model)
+    shapes = _shapes(network)
+    make_narrow(network.eval(), weights=weights)
+    code = write_code(network, shapes, MOST_ROWS, out)
+    save_file({name: tensor.contiguous().clone() for name, tensor in code.own.items()}, scratch / _TRACED)
+    return {"shared": list(code.shared)}
+
+
+def _read(wide: Mapping[str, Any], scratch: Path) -> Code:
+    """Give what the other process tells of its code."""
+    from safetensors.torch import load_file
+
+    return Code(shared=wide["shared"], own=load_file(scratch / _TRACED))
+
+
+def _constants(network: Any, weights: str, code: Code, wide: Code) -> dict[str, Tensor]:
+    """Give the tensors that a package needs: those that its steps read, and with other weights all of the network."""
+    state = {f"{INNER}{name}": tensor for name, tensor in state_of(network).items()}
+    names = [*code.shared, *wide.shared] if weights == "exact" else state
+    found = {name: state[name].detach() for name in dict.fromkeys(names)}
+    for rows, each in ((1, code), (MOST_ROWS, wide)):
+        found |= {own_name(rows, name): tensor for name, tensor in each.own.items()}
+    return found
+
+
+def _loaded(model: Path) -> tuple[Any, Sequence[str]]:
+    """Load a network in the type of its weights, with notes on these."""
     config = read_config(model, trust_remote_code=False)
     network, notes = load_weights(model, config, device="cpu", dtype=_dtype(model), trust_remote_code=False)
     if rotary_type_of(network.config) == "dynamic":
         raise RunError("its rotary positions depend on the length of the text")
-    light = _light(model, network, notes)
-    try:
-        shapes = _shapes(network)
-        perplexity = _narrowed(network, model, weights)
-        step = step_of(network)
-        with quiet(), turning(network):
-            program = _exported(step, shapes)
-            packed = out / "step.pt2"
-            torch.set_num_threads(most_threads())  # with just as many the compiler leaves their number to the run
-            torch._inductor.aoti_compile_and_package(program, package_path=str(packed), inductor_configs=dict(FLAGS))
-            _unpack(packed, out / STEP)
-    except _FAILURES as error:
-        inner = getattr(error, "inner_exception", None)  # of the compiler's own kind of error
-        if isinstance(inner, OSError):
-            raise inner from error
-        raise RunError(_reason(inner or error)) from error
-    state = _state(step)
-    known: dict[str, Any] = {**program.constants, **state}
-    needed = runner_of(out / STEP).get_constant_names_to_original_fqns().values()
-    wanted = dict.fromkeys(needed if weights == "exact" else [*state, *needed])
-    constants = _placed({name: known[name].detach() for name in wanted}, model, out)
-    return {"constants": constants, "pools": shapes, "light": light, "perplexity": perplexity}
+    return network, notes
 
 
 def _narrowed(network: Any, model: Path, weights: str) -> dict[str, float] | None:
@@ -120,32 +147,10 @@ def _narrowed(network: Any, model: Path, weights: str) -> dict[str, float] | Non
     make_narrow(network, weights=weights)
     if not any(type(module) is Int8Linear for module in network.modules()):
         raise RunError(f"no row of its weights parts into {LANES}, as {weights} needs")
-    again = filled_network(read_config(model, trust_remote_code=False), weights, _state(network))
+    again = filled_network(read_config(model, trust_remote_code=False), weights, state_of(network))
     if perplexity(again, passages[:1]) != perplexity(network, passages[:1]):
         raise RunError("its network cannot be put together again around other weights")
     return {"exact": exact, "package": perplexity(network, passages)}
-
-
-def _state(module: Any) -> dict[str, Tensor]:
-    """Give all that a module holds, by name."""
-    return {
-        **dict(module.named_parameters(remove_duplicate=False)),
-        **dict(module.named_buffers(remove_duplicate=False)),
-    }
-
-
-def _unpack(packed: Path, target: Path) -> None:
-    """Take the code out of a package of PyTorch's, which else is unpacked anew for every run."""
-    with zipfile.ZipFile(packed) as archive:
-        [name] = [each for each in archive.namelist() if each.endswith(".so")]
-        target.write_bytes(archive.read(name))
-    packed.unlink()
-
-
-def _reason(error: BaseException) -> str:
-    """Say what failed: the line of a compiler that names an error, or the first of what is told."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return next((line for line in lines if "error:" in line or "fatal:" in line), lines[0])
 
 
 def _dtype(model: Path) -> str:
@@ -182,48 +187,6 @@ def _shapes(network: Any) -> list[tuple[int, int]]:
     if any(heads != shapes[0][0] for heads, _ in shapes):
         raise RunError("its layers have different numbers of key heads")
     return shapes
-
-
-def _exported(step: Any, shapes: Sequence[tuple[int, int]]) -> Any:
-    """Trace a step for one row; how many blocks it reads and how many there are stays open."""
-    read = torch.export.Dim("read", min=2, max=_MOST_BLOCKS)
-    held = torch.export.Dim("held", min=3, max=_MOST_BLOCKS)
-    pools = [torch.zeros(6, *shape) for shape in pool_shapes(shapes, BLOCK_SIZE)]
-    half = len(pools) // 2
-    given = (torch.tensor([5]), torch.tensor([3]), torch.ones(1, 4, dtype=torch.long), pools[:half], pools[half:])
-    is_open = [{0: held}] * half
-    return torch.export.export(step, given, dynamic_shapes=(None, None, {1: read}, is_open, is_open), strict=False)
-
-
-def _placed(constants: Mapping[str, Tensor], model: Path, out: Path) -> dict[str, dict[str, str]]:
-    """Find each constant among the model's weights; save those that are not there."""
-    from safetensors import safe_open
-    from safetensors.torch import save_file
-
-    found: dict[str, dict[str, str]] = {}
-    left = dict(constants)
-    for path in weight_files(model):
-        with safe_open(path, "pt") as file:
-            saved = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
-        for inner, tensor in constants.items():
-            outer = next((name for name in _names(inner) if name in saved), None)
-            if inner in left and outer is not None and _is_same(saved[outer], tensor):
-                found.setdefault(path.name, {})[inner] = outer
-                del left[inner]
-    save_file({name: tensor.contiguous().clone() for name, tensor in left.items()}, out / OWN)
-    if left:
-        found[OWN] = {name: name for name in left}
-    return found
-
-
-def _names(inner: str) -> list[str]:
-    """Give what a constant of the graph may be called in the model's files."""
-    name = inner.removeprefix("network.")
-    return [name, "model.embed_tokens.weight" if name == "lm_head.weight" else name]
-
-
-def _is_same(one: Tensor, other: Tensor) -> bool:
-    return one.dtype == other.dtype and one.shape == other.shape and other.is_contiguous() and torch.equal(one, other)
 
 
 if __name__ == "__main__":

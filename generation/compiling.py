@@ -1,20 +1,19 @@
-"""Has a model's decode step compiled ahead of time, and puts it into the user's cache as a package."""
+"""Has a model's decode steps compiled ahead of time, and puts them into the user's cache as a package."""
 
 import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from .compile_child import compilation, has_failed
 from .errors import RunError
 from .package_key import key_of
 from .packages import (
     FACTS,
-    OWN,
-    STEP,
+    FILES,
     OpenFolderError,
     PackageFacts,
     check_private,
@@ -28,13 +27,11 @@ from .progress import SILENT, Progress, phase
 from .sources import ModelFiles
 from .store import place
 
-RESULT = "result.json"  # of the compiling process
-
 
 def compile_package(files: ModelFiles, *, weights: str = "exact", progress: Progress = SILENT) -> PackageFacts:
     """Compile the decode step of a model in a folder, unless its package is there already; give the package's facts.
 
-    Takes a minute or two, in a process of its own. Raises RunError, with the reason, for a model that cannot be
+    Takes some minutes, in processes of its own. Raises RunError, with the reason, for a model that cannot be
     compiled, and where there is no C++ compiler; FetchError and its kind where the disk refuses.
     """
     if files.gguf is not None:
@@ -75,7 +72,7 @@ def _make(files: ModelFiles, weights: str, aside: Path, progress: Progress) -> N
         "weights": weights,
         "key": dict(key_of(files, weights)),
         "build_seconds": round(time.monotonic() - began, 1),
-        "digests": {name: digest_of(folder / name) for name in (STEP, OWN)},
+        "digests": {name: digest_of(folder / name) for name in FILES},
         **made,
     }
     (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
@@ -83,30 +80,11 @@ def _make(files: ModelFiles, weights: str, aside: Path, progress: Progress) -> N
 
 def _compiled(files: ModelFiles, weights: str, folder: Path, scratch: Path) -> dict[str, Any]:
     """Run the compiling process, whose files go into a folder; give what it tells of them."""
-    command = [sys.executable, "-P", "-m", f"{__package__}.compile_process"]
-    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(scratch), "PYTHONWARNINGS": "ignore"}
-    arguments = [str(files.path), weights, str(folder), str(scratch / RESULT)]
-    with subprocess.Popen(
-        [*command, *arguments],
-        stdin=subprocess.PIPE,  # when this process is gone, so are that one and the compilers that it runs
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=environment,
-        start_new_session=True,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stderr is not None
-        try:
-            said = process.stderr.read()
-        finally:
-            process.stdin.close()
-    try:
-        made: dict[str, Any] = json.loads((scratch / RESULT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        lines = said.decode(errors="replace").strip().splitlines() or [f"it ended with code {process.returncode}"]
-        made = {"error": lines[-1]}
+    with compilation(files.path, weights, 1, folder, scratch, subprocess.PIPE) as process:
+        made = process.told()
     if "errno" in made:
         raise OSError(made["errno"], os.strerror(made["errno"]))  # a full disk is the store's to say
-    if "error" in made:
-        raise RunError(f"{files.name} cannot be compiled: {made['error'].rstrip('.')}.")
+    if has_failed(made):
+        last = process.said[-1] if process.said else f"it ended with code {made.get('ended')}"
+        raise RunError(f"{files.name} cannot be compiled: {str(made.get('error', last)).rstrip('.')}.")
     return made

@@ -1,8 +1,8 @@
 """Layers whose weights stay narrow: in the type that they were saved in, or in 8 bits.
 
-In a step that is compiled, a layer is a plain sum over each row of its weight; elsewhere, for many tokens, it is a
-matrix product with a weight that is made wide for that one call. Sums and exact products are in float32; products with
-8 bits are in bfloat16, which is twice as fast.
+In a step that is compiled, a layer is a plain sum over each row of its weight, for each token; elsewhere, for many
+tokens, it is a matrix product with a weight that is made wide for that one call. Sums and exact products are in
+float32; products with 8 bits are in bfloat16, which is twice as fast.
 """
 
 from collections.abc import Mapping
@@ -58,7 +58,10 @@ class NarrowLinear(nn.Module):
         if not torch.compiler.is_exporting():
             return functional.linear(states, self.weight.float(), self.bias)
         rows = realized(states.reshape(-1, 1, self.in_features))
-        product = torch.cat([(part.float() * rows).sum(-1) for part in self.weight.chunk(PARTS)], -1)
+        if len(rows) == 1:
+            product = torch.cat([(part.float() * rows).sum(-1) for part in self.weight.chunk(PARTS)], -1)
+        else:  # one loop, in which a number is made wide once for the sums of all rows
+            product = torch.stack([(self.weight.float() * row).sum(-1) for row in rows])
         if self.bias is not None:
             product = product + self.bias
         return realized(product).view(*states.shape[:-1], self.out_features)
@@ -81,19 +84,25 @@ class Int8Linear(nn.Module):
     def forward(self, states: Tensor) -> Tensor:
         """Give `(…, out)` for `(…, in)`, float32; the product of many rows is made in bfloat16."""
         if not torch.compiler.is_exporting():
-            narrow, parts = (
-                states.bfloat16(),
-                zip(torch.split(self.codes, WIDE), torch.split(self.scales, WIDE), strict=True),
-            )
-            wide = ((part.bfloat16() * scale[:, None]).flatten(1) for part, scale in parts)
-            product = torch.cat([functional.linear(narrow, part) for part in wide], -1).float()
-            return product if self.bias is None else product + self.bias
+            return self._product(states)
         rows = realized(states.reshape(-1, 1, self.in_features // LANES, LANES))
-        parts = zip(self.codes.chunk(PARTS), self.scales.chunk(PARTS), strict=True)
-        product = torch.cat([(part.float() * scale.float()[:, None] * rows).sum((-2, -1)) for part, scale in parts], -1)
+        if len(rows) == 1:
+            parts = zip(self.codes.chunk(PARTS), self.scales.chunk(PARTS), strict=True)
+            sums = [(part.float() * scale.float()[:, None] * rows).sum((-2, -1)) for part, scale in parts]
+            product = torch.cat(sums, -1)
+        else:
+            wide = self.codes.float() * self.scales.float()[:, None]
+            product = torch.stack([(wide * row).sum((-2, -1)) for row in rows])
         if self.bias is not None:
             product = product + self.bias
         return realized(product).view(*states.shape[:-1], self.out_features)
+
+    def _product(self, states: Tensor) -> Tensor:
+        narrow = states.bfloat16()
+        parts = zip(torch.split(self.codes, WIDE), torch.split(self.scales, WIDE), strict=True)
+        wide = ((part.bfloat16() * scale[:, None]).flatten(1) for part, scale in parts)
+        product = torch.cat([functional.linear(narrow, part) for part in wide], -1).float()
+        return product if self.bias is None else product + self.bias
 
 
 class NarrowEmbedding(nn.Module):

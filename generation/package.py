@@ -1,14 +1,15 @@
-"""A package loaded: the compiled step of a model, with its weights mapped from the model's files or its own."""
+"""A package loaded: the compiled steps of a model, with their weights mapped from the model's files or its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import RunError
 from .package_key import most_threads
-from .packages import OWN, STEP, OpenFolderError, PackageFacts, check_whole, found_package
+from .packages import CODE, OWN, STEP, OpenFolderError, PackageFacts, check_whole, found_package, own_name
 from .safetensors_file import weight_files
 from .sources import ModelFiles
 
@@ -62,39 +63,60 @@ def _without(reason: str, advice: str, choice: str, is_wanted: bool) -> tuple[No
 
 
 class Package:
-    """A compiled step, loaded. Its weights are mapped from files, which all processes share.
+    """A compiled step for one row, loaded, and one for several, which is loaded when it is first needed.
 
-    weights: the tensors that the step reads, by their names in the network; with other weights than the exact ones, all
-    that the network has.
+    Their weights are the same tensors, mapped from files, which all processes share. weights: the tensors that the
+    steps read, by their names in the network; with other weights than the exact ones, all that the network has.
     """
 
     def __init__(self, facts: PackageFacts) -> None:
-        from safetensors import SafetensorError
-
         self.facts = facts
-        check_whole(facts)
-        try:
-            weights = _mapped(facts)
-            self._runner = runner_of(facts.folder / STEP)
-            names = self._runner.get_constant_names_to_original_fqns()
-            self.weights = {name.removeprefix(INNER): each for name, each in weights.items() if name.startswith(INNER)}
-            self._constants = {inner: weights[name] for inner, name in names.items()}  # the code reads them in place
-            self._runner.update_constant_buffer(self._constants, False, True, True)  # (…, all are given, ours to keep)
-        except (OSError, RuntimeError, AttributeError, LookupError, TypeError, ValueError, SafetensorError) as error:
-            raise RunError(f"The compiled step in {facts.folder} cannot be loaded") from error
+        check_whole(facts, (STEP, OWN))
+        with _loading(facts):
+            self._tensors = _mapped(facts)  # the code reads them in place
+            self._steps = {1: self._opened(1)}
+        self.weights = {
+            name.removeprefix(INNER): each for name, each in self._tensors.items() if name.startswith(INNER)
+        }
 
     def step(self, ids: Tensor, positions: Tensor, tables: Tensor, pools: Sequence[Tensor]) -> Tensor:
-        """Read one token of one row: `(1,)` id and position, `(1, blocks)` table of at least 2 blocks of 64 tokens.
+        """Read one token of each row: ids and positions `(rows,)`, tables `(rows, blocks)` of at least 2 blocks of 64.
 
-        pools: the keys of every layer, then the values, as pools.py has them, float32, blocks of 64; it writes to them.
-        Gives the logits `(1, vocab)`, float32. Raises RuntimeError for more threads than the code has room for.
+        There are steps for 1 row and for MOST_ROWS. pools: the keys of every layer, then the values, as pools.py has
+        them, float32, blocks of 64 tokens; it writes to them. Gives the logits `(rows, vocab)`, float32.
+        Raises RunError for code that cannot be loaded, RuntimeError for more threads than the code has room for.
         """
         import torch
 
         if torch.get_num_threads() > most_threads():
             raise RuntimeError("more threads than the code has room for")
-        logits: Tensor = self._runner.run([ids, positions, tables, *pools])[0]
+        rows = len(ids)
+        if rows not in self._steps:
+            check_whole(self.facts, (CODE[rows],))
+            with _loading(self.facts):
+                self._steps[rows] = self._opened(rows)
+        logits: Tensor = self._steps[rows].run([ids, positions, tables, *pools])[0]
         return logits
+
+    def _opened(self, rows: int) -> Any:
+        """Load the code of a step, and give it its weights."""
+        runner, known = runner_of(self.facts.folder / CODE[rows]), self._tensors
+        names = runner.get_constant_names_to_original_fqns()
+        own = {name: own_name(rows, name) for name in names.values()}
+        constants = {inner: known[own[name] if own[name] in known else name] for inner, name in names.items()}
+        runner.update_constant_buffer(constants, False, True, True)  # (…, all are given, ours to keep)
+        return runner
+
+
+@contextmanager
+def _loading(facts: PackageFacts) -> Iterator[None]:
+    """Say in one sentence that a package cannot be loaded."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, RuntimeError, AttributeError, LookupError, TypeError, ValueError, SafetensorError) as error:
+        raise RunError(f"The compiled step in {facts.folder} cannot be loaded") from error
 
 
 def runner_of(path: Path) -> Any:

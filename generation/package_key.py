@@ -13,8 +13,9 @@ from typing import Any, Final
 from .safetensors_file import weight_files
 from .sources import ModelFiles
 
-FORMAT: Final = 1  # of a package's folder
+FORMAT: Final = 2  # of a package's folder
 BLOCK_SIZE: Final = 64  # tokens of a block in the pools that a step reads
+MOST_ROWS: Final = 4  # sequences that read a token at once; for the sums of more a processor has no registers
 FLAGS: Final[Mapping[str, Any]] = {  # of the compiler
     "cpp.enable_floating_point_contract_flag": "fast",  # a product and a sum in one instruction
     "aot_inductor.package_constants_in_so": False,
@@ -25,6 +26,8 @@ _SOURCES: Final = (
     "pools.py",
     "narrow_layers.py",
     "compile_process.py",
+    "compiled_code.py",
+    "placed_weights.py",
     "package_key.py",
     "light_tokenizer.py",
     "chat_template.py",
@@ -50,6 +53,7 @@ def key_of(files: ModelFiles, weights: str) -> Key:
         "weight files": _digest(*(_stamp(path).encode() for path in weight_files(files.path))),
         "weights": weights,
         "block size": str(BLOCK_SIZE),
+        "number of rows": str(MOST_ROWS),
     }
 
 

@@ -14,14 +14,16 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from .errors import RunError
-from .package_key import difference, key_of
+from .package_key import MOST_ROWS, difference, key_of
 from .sources import ModelFiles
 from .store import cache_folder, discard, size_on_disk
 
-FACTS, STEP, OWN = "package.json", "step.so", "weights.safetensors"  # in its folder
+FACTS, STEP, WIDE, OWN = "package.json", "step.so", "wide.so", "weights.safetensors"  # in its folder
+CODE: Final[Mapping[int, str]] = {1: STEP, MOST_ROWS: WIDE}  # by the rows that a step has
+FILES: Final = (STEP, WIDE, OWN)  # whose digests are kept
 MANY = 2**31
 
 
@@ -113,7 +115,7 @@ def read_facts(folder: Path) -> PackageFacts:
             build_seconds=_number(told["build_seconds"]),
             constants={str(file): dict(names) for file, names in told["constants"].items()},
             model_folder=Path(told["model_folder"]),
-            digests={name: str(told["digests"][name]) for name in (STEP, OWN)},
+            digests={name: str(told["digests"].get(name, "")) for name in FILES},  # "" is of no file
             light=None if told["light"] is None else _light(told["light"]),
             pools=[(_count(heads), _count(dim)) for heads, dim in told["pools"]],
             perplexity=None if told.get("perplexity") is None else _perplexity(told["perplexity"]),
@@ -149,9 +151,14 @@ def _count(told: Any) -> int:
     return told
 
 
-def check_whole(facts: PackageFacts) -> None:
-    """Raise RunError for a package whose files are not those that were made."""
-    if any(digest_of(facts.folder / name) != digest for name, digest in facts.digests.items()):
+def own_name(rows: int, name: str) -> str:
+    """Give what a package calls a constant that belongs to one of its steps alone."""
+    return f"{rows}:{name}"
+
+
+def check_whole(facts: PackageFacts, names: Sequence[str] = FILES) -> None:
+    """Raise RunError for a package with a file, of those named, that is not the one that was made."""
+    if any(digest_of(facts.folder / name) != facts.digests[name] for name in names):
         raise RunError(f"The compiled step in {facts.folder} is damaged")
 
 

@@ -1,6 +1,6 @@
 """The decode step as one graph: a network rewritten so that a compiler sees plain sums over weights and over blocks.
 
-Only building a package needs this room; running one does not.
+It reads a token of each of a few rows. Only building a package needs this room; running one does not.
 """
 
 import sys

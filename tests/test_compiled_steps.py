@@ -19,7 +19,7 @@ from minigen.cli.reporting import settings_text
 from minigen.cli.samples import Run
 from minigen.generation.model import Model
 from minigen.generation.package_key import key_of
-from minigen.generation.packages import FACTS, OWN, STEP, digest_of, folder_for
+from minigen.generation.packages import FACTS, FILES, digest_of, folder_for
 from minigen.generation.progress import bytes_text
 from minigen.generation.sources import ModelFiles, PathSource
 from stubs import byte_tokenizer, tiny_model
@@ -47,7 +47,7 @@ def put_package(files: ModelFiles, weights: str, *, perplexity: Mapping[str, flo
     """Leave what compiling leaves, but for the code."""
     folder = folder_for(files, weights)
     folder.mkdir(mode=0o700, parents=True)
-    for name in (STEP, OWN):
+    for name in FILES:
         (folder / name).touch()
     facts = {
         "model": files.name,
@@ -55,7 +55,7 @@ def put_package(files: ModelFiles, weights: str, *, perplexity: Mapping[str, flo
         "weights": weights,
         "key": dict(key_of(files, weights)),
         "build_seconds": 84.2,
-        "digests": {name: digest_of(folder / name) for name in (STEP, OWN)},
+        "digests": {name: digest_of(folder / name) for name in FILES},
         "constants": {},
         "light": None,
         "pools": [],

@@ -8,30 +8,37 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings, strategies as st
 from minigen.cli.app import main
 from minigen.generation import packages
 from minigen.generation.block_runner import BlockRunner
-from minigen.generation.compiled_runner import FEW, CompiledRunner
+from minigen.generation.compile_child import compilation
+from minigen.generation.compiled_runner import FEW, MOST_STEPPED, CompiledRunner
 from minigen.generation.compiling import compile_package
 from minigen.generation.engine import Engine
 from minigen.generation.errors import RunError, SourceError
 from minigen.generation.light_tokenizer import LightTokenizer
 from minigen.generation.model import Model, load_model
 from minigen.generation.narrow_layers import Int8Linear
-from minigen.generation.packages import FACTS, STEP, found_package
+from minigen.generation.package_key import BLOCK_SIZE, MOST_ROWS
+from minigen.generation.packages import FACTS, STEP, WIDE, check_whole, found_package
 from minigen.generation.params import SamplingParams
+from minigen.generation.pools import bytes_per_block
 from minigen.generation.prompt import encode_chat
+from minigen.generation.sequence import Work
 from minigen.generation.sources import ModelFiles, ModelSettings, PathSource, locate
 from minigen.generation.trace import Output
 from processes import COMMAND
 from stubs import byte_tokenizer, tiny_model
+from test_batching import check_as_alone, check_blocks, outputs_alone, params as any_params
 
 HAS_COMPILER = any(shutil.which(name) for name in ("g++", "clang++", "c++"))
 pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason="there is no C++ compiler here")
@@ -64,13 +71,23 @@ def compiled(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> ModelFile
     return files
 
 
+@pytest.fixture(scope="module")
+def models(compiled: ModelFiles) -> tuple[Model, Model]:
+    """The model with its compiled steps, and without."""
+    return loaded(compiled, "require"), loaded(compiled, "never")
+
+
 def loaded(files: ModelFiles, choice: str = "auto", **settings: Any) -> Model:
     return load_model(ModelSettings(sources=(files.source,), compile=choice, device="cpu", **settings))
 
 
 def texts(model: Model, *, max_running: int = 1, **settings: Any) -> list[list[int | None]]:
     """Generate for all prompts; give the ids of each."""
-    engine = Engine(model, max_running=max_running)
+    return texts_of(Engine(model, max_running=max_running), **settings)
+
+
+def texts_of(engine: Engine, **settings: Any) -> list[list[int | None]]:
+    """Do the same in an engine."""
     for i, prompt in enumerate(PROMPTS):
         params = SamplingParams(**{"max_new_tokens": 40, "ignore_eos": True, "seed": i, "temperature": 0} | settings)
         engine.add_request(prompt, params, str(i))
@@ -81,6 +98,41 @@ def texts(model: Model, *, max_running: int = 1, **settings: Any) -> list[list[i
     return [[output.token_id for output in outputs if output.request_id == str(i)] for i in range(len(PROMPTS))]
 
 
+def runner_of(engine: Engine) -> CompiledRunner:
+    assert isinstance(engine.runner, CompiledRunner)
+    return engine.runner
+
+
+@contextmanager
+def held_to_the_network(engine: Engine) -> Iterator[list[int]]:
+    """Hold the logits of every pass to the network's; give a list that will say how many rows each compiled step had.
+
+    A second pass writes the same keys and values into the same places. What fails is kept for the end: an engine makes
+    a pass that fails anew, sequence by sequence.
+    """
+    runner, rows, failures = runner_of(engine), list[int](), list[Exception]()
+    package, forward, step = runner._package, runner.forward, runner._package.step
+
+    def counting(ids: torch.Tensor, *given: Any) -> torch.Tensor:
+        rows.append(len(ids))
+        return step(ids, *given)
+
+    def checking(works: Sequence[Work]) -> torch.Tensor:
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(package, "step", counting)
+                found = forward(works).clone()
+            torch.testing.assert_close(found, runner._runner.forward(works), rtol=1e-4, atol=1e-4)
+        except Exception as error:
+            failures.append(error)
+            raise
+        return found
+
+    runner.forward = checking  # type: ignore[method-assign]
+    yield rows
+    assert failures == []
+
+
 @pytest.mark.parametrize("kind", ["gpt2", "qwen2", "mistral", "gemma"])
 def test_a_compiled_step_writes_what_the_network_writes(cache: Path, tmp_path: Path, kind: str) -> None:
     files = saved(tmp_path, tiny_model(kind, vocab_size=300))
@@ -89,6 +141,10 @@ def test_a_compiled_step_writes_what_the_network_writes(cache: Path, tmp_path: P
     assert isinstance(Engine(fast, max_running=1).runner, CompiledRunner)
     assert texts(fast) == texts(slow)
     assert texts(fast, temperature=0.9, top_p=0.9) == texts(slow, temperature=0.9, top_p=0.9)
+    together = Engine(fast, max_running=4)
+    with held_to_the_network(together) as rows:
+        assert texts_of(together) == texts(slow)
+    assert rows.count(MOST_ROWS) > 30
 
 
 def test_weights_keep_their_type_and_sums_are_in_float32(compiled: ModelFiles) -> None:
@@ -98,7 +154,7 @@ def test_weights_keep_their_type_and_sums_are_in_float32(compiled: ModelFiles) -
     assert set(facts.constants) == {"model.safetensors", "weights.safetensors"}, "most are read where they are"
     assert (facts.folder / "weights.safetensors").stat().st_size < 2000
     assert texts(fast) == texts(slow)
-    assert texts(fast, max_running=4) == texts(slow), "where one of several is left, it goes on compiled"
+    assert texts(fast, max_running=4) == texts(slow)
 
 
 def test_the_logits_of_a_compiled_step_are_the_network_s(compiled: ModelFiles) -> None:
@@ -114,6 +170,79 @@ def test_the_logits_of_a_compiled_step_are_the_network_s(compiled: ModelFiles) -
     with torch.inference_mode():
         expected = model.network(torch.tensor([ids[:-1]])).logits[0, 59:]
     torch.testing.assert_close(torch.cat(rows), expected, rtol=1e-4, atol=1e-4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.data(),
+    st.lists(
+        st.tuples(st.lists(st.integers(3, 299), min_size=1, max_size=150), any_params, st.integers(0, 6)), max_size=9
+    ),
+)
+def test_any_schedule_gives_the_logits_of_the_network_and_the_texts_of_single_runs(
+    models: tuple[Model, Model], data: st.DataObject, jobs: Any
+) -> None:
+    """Arrivals, lengths, prompts beside texts; memory too small for all, so that sequences are set back."""
+    fast, slow = models
+    assert fast.package is not None
+    most = max([len(prompt) + params.max_new_tokens for prompt, params, _ in jobs], default=1)
+    blocks = max(2, -(-most // BLOCK_SIZE)) + data.draw(st.integers(0, 12))
+    max_running = data.draw(st.integers(1, 9))
+    engine = Engine(
+        fast,
+        kv_memory=blocks * bytes_per_block(fast.package.facts.pools, BLOCK_SIZE, item_size=4),
+        max_running=max_running,
+        step_tokens=max_running + data.draw(st.integers(0, 200)),
+    )
+    outputs: dict[str, list[Output]] = {str(i): [] for i in range(len(jobs))}
+    late, step = sorted(range(len(jobs)), key=lambda i: jobs[i][2]), 0
+    with held_to_the_network(engine):
+        while late or engine.has_unfinished_requests():
+            while late and jobs[late[0]][2] <= step:
+                index = late.pop(0)
+                engine.add_request(jobs[index][0], jobs[index][1], str(index))
+            for output in engine.step():
+                outputs[output.request_id].append(output)
+            check_blocks(engine)
+            step += 1
+    for index, (prompt, params, _) in enumerate(jobs):
+        check_as_alone(outputs[str(index)], outputs_alone(slow, prompt, params))
+
+
+@pytest.mark.parametrize(
+    ("count", "rows"),
+    [(1, [1]), (2, [4]), (4, [4]), (5, [4, 1]), (7, [4, 4]), (12, [4] * 3), (13, [])],
+)
+def test_sequences_are_read_four_at_a_time(compiled: ModelFiles, count: int, rows: list[int]) -> None:
+    engine = Engine(loaded(compiled), max_running=max(count, 2))
+    for i in range(count):
+        engine.add_request([9] * (50 + i), SamplingParams(temperature=0, max_new_tokens=9, ignore_eos=True), str(i))
+    with held_to_the_network(engine) as found:
+        while len([each for each in engine.scheduler.running if each.token_ids]) < count:
+            engine.step()
+        found.clear()
+        assert len(engine.step()) == count
+    assert found == rows
+
+
+def test_steps_of_more_sequences_are_the_network_s_where_it_is_there(compiled: ModelFiles) -> None:
+    model, count = loaded(compiled), MOST_STEPPED["exact"] + 1
+
+    def engine_of(model: Model) -> Engine:
+        engine = Engine(model, max_running=count)
+        for _ in range(count):  # of one prompt, which is read once
+            engine.add_request([9] * 50, SamplingParams(temperature=0, max_new_tokens=4, ignore_eos=True))
+        return engine
+
+    engine = engine_of(model)
+    while engine.has_unfinished_requests():
+        engine.step()
+    assert not getattr(model.network, "is_loaded", True)
+    engine = engine_of(model)
+    with held_to_the_network(engine) as rows:  # which is loaded for it
+        while engine.has_unfinished_requests():
+            engine.step()
+    assert rows == [1] * 50, "the prompt alone"
 
 
 def in_float32(layer: Int8Linear, states: torch.Tensor) -> torch.Tensor:
@@ -147,6 +276,10 @@ def test_eight_bits_compute_the_same_in_a_step_and_in_the_network(
         exact = loaded(files, "never").network(input_ids=torch.tensor([ids[:-1]])).logits[0, 19:]
     torch.testing.assert_close(torch.cat(rows), found, rtol=1e-4, atol=1e-4)
     assert not torch.allclose(found, exact, rtol=1e-3, atol=1e-3)
+    together = Engine(model, max_running=4)
+    with held_to_the_network(together) as widths:
+        texts_of(together)
+    assert widths.count(MOST_ROWS) > 30
     assert model.package is not None
     held = {name: tensor.data_ptr() for name, tensor in model.package.weights.items()}
     codes = {name: tensor for name, tensor in model.network.named_buffers() if name.endswith("codes")}
@@ -278,7 +411,7 @@ def changed_key(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     "name", ["format", "minigen", "torch", "transformers", "processor", "compiler flags", "configuration",
-             "tokenizer", "weight files", "weights", "block size", "number of processors"],
+             "tokenizer", "weight files", "weights", "block size", "number of rows", "number of processors"],
 )  # fmt: skip
 def test_a_package_of_anything_else_is_left_alone(copied: tuple[ModelFiles, Path], name: str) -> None:
     files, folder = copied
@@ -361,11 +494,11 @@ def test_facts_that_nest_without_end_are_damage(copied: tuple[ModelFiles, Path])
 
 
 def test_a_model_that_cannot_be_measured_or_made_narrow_is_a_sentence(cache: Path, tmp_path: Path) -> None:
-    for name, reason, settings in (
+    for name, reason, changes in (
         ("window", "its perplexity cannot be measured", {"window": 1}),
         ("odd", "no row of its weights parts into 16, as int8 needs", {"hidden_size": 24, "intermediate_size": 24}),
     ):
-        files = saved(tmp_path / name, tiny_model(vocab_size=300, **settings))
+        files = saved(tmp_path / name, tiny_model(vocab_size=300, **changes))
         with pytest.raises(RunError, match=f"{name} cannot be compiled: {reason}.$"):
             compile_package(files, weights="int8")
 
@@ -401,6 +534,32 @@ def test_code_that_others_could_have_written_is_not_loaded(copied: tuple[ModelFi
             compile_package(files)
         each.chmod(0o700)
     assert loaded(files).warnings == ()
+
+
+def test_several_rows_have_code_of_their_own_which_is_read_when_it_is_needed(
+    copied: tuple[ModelFiles, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, folder = copied
+    expected = texts(loaded(files, "never"))
+    code = bytearray((folder / WIDE).read_bytes())
+    code[5000:5003] = b"\x00\x01\x02"
+    replaced(folder / WIDE, bytes(code))
+    model = loaded(files, "require")
+    assert texts(model) == expected
+    assert not getattr(model.network, "is_loaded", True)
+    assert texts(model, max_running=4) == expected, "by the network"
+    assert getattr(model.network, "is_loaded", False)
+    facts = found_package(files, "exact")
+    assert facts is not None
+    with pytest.raises(RunError, match="is damaged"):
+        check_whole(facts)
+    (folder / WIDE).unlink()
+    assert texts(loaded(files, "require"), max_running=4) == expected
+    told = json.loads((folder / FACTS).read_text())
+    del told["digests"][WIDE]
+    (folder / FACTS).write_text(json.dumps(told))
+    with pytest.raises(RunError, match="is damaged"):
+        check_whole(packages.read_facts(folder))
 
 
 def test_a_damaged_package_is_made_anew(copied: tuple[ModelFiles, Path]) -> None:
@@ -442,6 +601,33 @@ def test_a_step_that_fails_is_made_by_the_network(compiled: ModelFiles, monkeypa
     assert next(steps) == 6, "it is not asked again"
 
 
+def test_a_step_for_several_rows_that_fails_is_made_by_the_network_and_one_row_goes_on(
+    compiled: ModelFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, widths = loaded(compiled), list[int]()
+    assert model.package is not None
+    step = model.package.step
+
+    def failing(ids: torch.Tensor, *given: Any) -> torch.Tensor:
+        widths.append(len(ids))
+        if len(ids) > 1 and widths.count(MOST_ROWS) == 5:
+            step(ids, *given)
+            raise RuntimeError("a kernel failed")
+        return step(ids, *given)
+
+    monkeypatch.setattr(model.package, "step", failing)
+    engine = Engine(model, max_running=4)
+    for i, prompt in enumerate(PROMPTS):
+        params = SamplingParams(temperature=0, max_new_tokens=40 if i else 60, ignore_eos=True)
+        engine.add_request(prompt, params, str(i))
+    outputs: list[Output] = []
+    while engine.has_unfinished_requests():
+        outputs += engine.step()
+    found = [output.token_id for output in outputs if output.request_id == "0"]
+    assert found == texts(replace(model, package=None), max_new_tokens=60)[0]
+    assert widths == [1, *[MOST_ROWS] * 5, *[1] * 20], "a prompt of one token is read alone"
+
+
 def test_a_gguf_file_and_odd_models_say_that_they_cannot_be_compiled(cache: Path, tmp_path: Path) -> None:
     from transformers import BloomConfig, BloomForCausalLM
 
@@ -452,6 +638,8 @@ def test_a_gguf_file_and_odd_models_say_that_they_cannot_be_compiled(cache: Path
     with pytest.raises(RunError, match="only models with safetensors weights can be compiled"):
         compile_package(replace(files, gguf="model.gguf"))
     assert not list((cache / "packages").glob(".making-*"))
+    with compilation(files.path, "exact", MOST_ROWS, tmp_path, tmp_path) as beside:
+        assert beside.told() == {"error": "its attention or its cache is of another kind"}
 
 
 def compiling(folder: Path, **settings: Any) -> "subprocess.Popen[str]":
@@ -486,6 +674,36 @@ def test_a_build_that_is_killed_leaves_nothing_that_is_used_and_two_at_once_buil
     assert [path.name for path in folder.glob(".*")] == [".lock"], "what was left half made is gone"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert loaded(files, "require").package is not None
+
+
+def compilers_of(folder: Path) -> dict[int, int]:
+    """Give the processes that compile for a folder, by the rows of their steps."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = path.read_text().split("\0")
+            if "minigen.generation.compile_process" in words and str(folder) in words:
+                found[int(words[words.index(str(folder)) + 2])] = int(path.parent.name)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are found in /proc")
+@pytest.mark.parametrize("killed", ["the second", "the first"])
+def test_either_of_two_compiling_processes_that_is_killed_takes_the_other_along(
+    tmp_path: Path, killed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINIGEN_CACHE", str(tmp_path / "cache"))
+    files = saved(tmp_path / "model", tiny_model(vocab_size=300))
+    running = compiling(files.path)
+    while len(compilers := compilers_of(files.path)) < 2:
+        assert running.poll() is None, running.communicate()
+        time.sleep(0.05)
+    os.kill(compilers[MOST_ROWS if killed == "the second" else 1], signal.SIGKILL)
+    said = running.communicate(timeout=300)[1].splitlines()
+    assert running.returncode == 1
+    assert said[1:] == [f"minigen: {files.name} cannot be compiled: it ended with code -9."]
+    assert compilers_of(files.path) == {}
+    assert [path.name for path in (tmp_path / "cache" / "packages").iterdir()] == [".lock"]
 
 
 def test_a_full_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

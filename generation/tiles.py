@@ -20,6 +20,7 @@ def attend_in_tiles(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """
     heads, tokens, dim = query.shape
     key_heads, num_keys = key.shape[:2]
+    key, value = key.contiguous(), value.contiguous()  # head by head: the library is slow at rows that lie apart
     grouped = query.view(key_heads, heads // key_heads, tokens, dim)
     out = query.new_empty(*grouped.shape[:3], value.shape[2])
     later = query.new_full((TILE, TILE), -torch.inf).triu(1)

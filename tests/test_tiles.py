@@ -44,6 +44,8 @@ def test_the_library_meets_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     met, product = set(), tiles._product
 
     def noted(one: Tensor, other: Tensor) -> Tensor:
+        assert one.is_contiguous()
+        assert other.is_contiguous() or other.t().is_contiguous(), "rows that lie apart are read a hundred times slower"
         met.add((one.shape, other.shape))
         return product(one, other)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 from minigen.generation import Model, load_model
-from minigen.generation.sources import ModelFiles, fetch
+from minigen.generation.fetching import fetch
+from minigen.generation.sources import ModelFiles
 from minigen.presets import load
 from rich.console import Console
 from rich.table import Table

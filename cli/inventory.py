@@ -9,8 +9,9 @@ from typing import Any
 
 from .. import presets
 from ..generation.errors import MinigenError
+from ..generation.fetching import locate
 from ..generation.installed import Installed, installed
-from ..generation.sources import WEIGHTS, ModelFiles, PathSource, Source, locate
+from ..generation.sources import WEIGHTS, ModelFiles, PathSource, Source
 from ..generation.store import size_on_disk
 from .compiled_steps import compiled_models
 

@@ -12,10 +12,10 @@ import typer
 from ..generation.progress import bytes_text
 from .escaping import shown_in_cell
 from .json_line import is_unicode, line_of
+from .model_facts import document_of, lines_of
 from .notes import say
 
 if TYPE_CHECKING:
-    from ..generation.describe import Description
     from ..generation.sources import ModelFiles, Source
 
 app = typer.Typer(
@@ -78,8 +78,8 @@ def pull(which: Which = "", revision: Revision = None, quiet: Quiet = False, off
     Example: minigen models pull smollm2
     """
     from .. import presets
+    from ..generation.fetching import fetch
     from ..generation.folder import inspect_folder, inspect_gguf
-    from ..generation.sources import fetch
     from ..generation.store import size_on_disk
     from .progress import TerminalProgress
 
@@ -116,8 +116,8 @@ def compile_model(
     Example: minigen models compile smollm2 --weights int8
     """
     from .. import presets
+    from ..generation.fetching import fetch
     from ..generation.folder import inspect_folder
-    from ..generation.sources import fetch
     from ..generation.store import size_on_disk
     from .compiled_steps import cost_text
     from .progress import TerminalProgress
@@ -160,9 +160,9 @@ def show(which: Which = "", revision: Revision = None, as_json: AsJson = False) 
     files = _files(which or presets.DEFAULT, revision)
     facts, steps = describe(files), compiled_steps(files)
     if as_json:
-        _print_json(_document(facts) | {"compiled": [step.as_json() for step in steps]})
+        _print_json(document_of(facts) | {"compiled": [step.as_json() for step in steps]})
     else:
-        _print_rows([*_lines(facts), *(("compiled", text) for text in [step.as_text() for step in steps] or ["no"])])
+        _print_rows([*lines_of(facts), *(("compiled", text) for text in [step.as_text() for step in steps] or ["no"])])
 
 
 @app.command()
@@ -201,47 +201,12 @@ def _sources(which: str, revision: str | None) -> tuple[Source, ...]:
 def _files(which: str, revision: str | None) -> ModelFiles:
     """Give the files of a model that is on this disk. Raises SourceError for one that is not."""
     from ..generation.errors import SourceError
-    from ..generation.sources import locate
+    from ..generation.fetching import locate
 
     for source in _sources(which, revision):
         if files := locate(source):
             return files
     raise SourceError(f"The model {which} is not on this machine; minigen models pull {which} fetches it.")
-
-
-def _document(facts: Description) -> dict[str, Any]:
-    return {
-        "name": facts.name,
-        "path": str(facts.path),
-        "revision": facts.revision,
-        "architecture": facts.architecture,
-        "parameters": facts.num_weights,
-        "dtype": facts.dtype,
-        "bytes": facts.num_bytes,
-        "window": facts.window,
-        "vocab_size": facts.vocab_size,
-        "end_tokens": [{"id": token.id, "text": token.text} for token in facts.end_tokens],
-        "chat_template": facts.has_chat_template,
-        "needs_trust_remote_code": facts.needs_own_code,
-    }
-
-
-def _lines(facts: Description) -> list[tuple[str, ...]]:
-    ends = ", ".join(f"{token.id} {token.text or '(text unknown)'}" for token in facts.end_tokens)
-    return [
-        ("name", facts.name),
-        ("path", str(facts.path)),
-        *([("revision", facts.revision)] if facts.revision else []),
-        ("architecture", facts.architecture),
-        ("parameters", f"{facts.num_weights:,}"),
-        ("dtype", facts.dtype),
-        ("on disk", bytes_text(facts.num_bytes)),
-        ("window", f"{facts.window} tokens" if facts.window else "unknown"),
-        ("vocabulary", f"{facts.vocab_size} tokens" if facts.vocab_size else "unknown"),
-        ("end tokens", ends or "none"),
-        ("chat template", "yes" if facts.has_chat_template else "no"),
-        *([("own code", "needs --trust-remote-code")] if facts.needs_own_code else []),
-    ]
 
 
 def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:

@@ -33,7 +33,7 @@ def _label(job: Job, name: str) -> str | None:
 
 def _vocab_size(job: Job) -> int | None:
     from ..generation.describe import describe
-    from ..generation.sources import locate
+    from ..generation.fetching import locate
 
     for source in job.model.sources:
         if files := locate(source, with_code=job.model.trust_remote_code):

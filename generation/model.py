@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from .collection import paused_collection
 from .device import choose_device, choose_dtype, dtype_warnings
-from .errors import ParameterError
 from .facts import end_token_ids, vocab_size_of, window_of
+from .fetching import fetch
 from .folder import inspect_folder, inspect_gguf
 from .gguf_model import load_gguf
 from .lazy_network import LazyNetwork
 from .progress import SILENT, Progress, bytes_text
 from .quiet import quiet_libraries
-from .ranges import RANGES, Range
-from .sources import ModelFiles, ModelSettings, PathSource, fetch, parse_source
+from .ranges import Range
+from .sampling_defaults import sampling_defaults
+from .sources import ModelFiles, ModelSettings, PathSource, parse_source
 from .transformers_gate import (
     ITEM_SIZE,
     LibraryErrors,
@@ -34,20 +34,6 @@ if TYPE_CHECKING:
     from .package import Package
 
 __all__ = ["Model", "end_token_ids", "load_model", "window_of"]
-
-SAMPLING_NAMES = (  # what a generation_config.json may say about sampling that means the same here
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "typical_p",
-    "epsilon_cutoff",
-    "eta_cutoff",
-    "repetition_penalty",
-    "no_repeat_ngram_size",
-    "max_new_tokens",
-    "min_new_tokens",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,23 +193,3 @@ def _load_gguf(files: ModelFiles, device: str, dtype: str, progress: Progress) -
         Model.wrap(_packed(network, device), tokenizer, name=files.name),
         end_token_ids=end_token_ids(network, tokenizer, facts.end_token_ids),
     )
-
-
-def sampling_defaults(folder: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Give the sampling settings that a folder's generation_config.json names, and warnings on those left out."""
-    path = folder / "generation_config.json"
-    try:
-        named = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except (OSError, ValueError):
-        return {}, (f"{path} cannot be read; its settings are left out.",)
-    defaults: dict[str, Any] = {}
-    warnings = []
-    for name in SAMPLING_NAMES:
-        value = named.get(name) if isinstance(named, dict) else None
-        if value is None:
-            continue
-        try:
-            defaults[name] = RANGES[name].check(name, value)
-        except ParameterError as error:
-            warnings.append(f"{path}: {error} It is left out.")
-    return defaults, tuple(warnings)

@@ -7,10 +7,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from .collection import paused_collection
+from .fetching import fetch
 from .folder import inspect_folder, inspect_gguf
 from .progress import SILENT, Progress
 from .quiet import quiet_libraries
-from .sources import ModelFiles, ModelSettings, fetch
+from .sources import ModelFiles, ModelSettings
 
 
 def load_tokenizer(settings: ModelSettings, *, offline: bool = False, progress: Progress = SILENT) -> tuple[Any, str]:

@@ -65,6 +65,22 @@ def ids_of(outputs: Sequence[Output]) -> list[int | None]:
     return [output.token_id for output in outputs]
 
 
+def played(engine: Engine, jobs: Sequence[tuple[Sequence[int], SamplingParams, int]]) -> dict[str, list[Output]]:
+    """Give the outputs of requests by their place. jobs: prompts, settings, and the steps at which they come."""
+    outputs: dict[str, list[Output]] = {str(i): [] for i in range(len(jobs))}
+    late, step = sorted(range(len(jobs)), key=lambda i: jobs[i][2]), 0
+    while late or engine.has_unfinished_requests():
+        while late and jobs[late[0]][2] <= step:
+            index = late.pop(0)
+            engine.add_request(jobs[index][0], jobs[index][1], str(index))
+        for output in engine.step():
+            outputs[output.request_id].append(output)
+        check_blocks(engine)
+        assert len(engine.scheduler.running) <= engine.max_running
+        step += 1
+    return outputs
+
+
 def outputs_alone(model: Model, prompt: Sequence[int], params: SamplingParams) -> list[Output]:
     engine = Engine(model, max_running=1)
     engine.add_request(prompt, params)
@@ -120,18 +136,7 @@ def test_any_schedule_gives_each_request_the_text_it_has_alone(data: st.DataObje
     max_running = data.draw(st.integers(2, 5))
     step_tokens = max_running + data.draw(st.integers(0, 40))
     engine = engine_of(model, blocks=blocks, block_size=block_size, max_running=max_running, step_tokens=step_tokens)
-    outputs: dict[str, list[Output]] = {str(i): [] for i in range(len(jobs))}
-    late = sorted(range(len(jobs)), key=lambda i: jobs[i][2])
-    step = 0
-    while late or engine.has_unfinished_requests():
-        while late and jobs[late[0]][2] <= step:
-            index = late.pop(0)
-            engine.add_request(jobs[index][0], jobs[index][1], str(index))
-        for output in engine.step():
-            outputs[output.request_id].append(output)
-        check_blocks(engine)
-        assert len(engine.scheduler.running) <= max_running
-        step += 1
+    outputs = played(engine, jobs)
     assert tables_of(engine).pool.num_used == 0
     for index, (prompt, given_params, _) in enumerate(jobs):
         check_as_alone(outputs[str(index)], outputs_alone(model, prompt, given_params))

@@ -37,6 +37,7 @@ from test_batching import (
     model_of,
     outputs_alone,
     params as any_params,
+    played,
     prompts as any_prompts,
 )
 from tiny_folders import tiny_folder
@@ -109,16 +110,7 @@ def test_any_schedule_gives_the_logits_of_the_block_runner_and_the_texts_of_sing
         step_tokens=max_running + data.draw(st.integers(0, 40)),
     )
     check_every_step(engine)
-    outputs: dict[str, list[Output]] = {str(i): [] for i in range(len(jobs))}
-    late, step = sorted(range(len(jobs)), key=lambda i: jobs[i][2]), 0
-    while late or engine.has_unfinished_requests():
-        while late and jobs[late[0]][2] <= step:
-            index = late.pop(0)
-            engine.add_request(jobs[index][0], jobs[index][1], str(index))
-        for output in engine.step():
-            outputs[output.request_id].append(output)
-        check_blocks(engine)
-        step += 1
+    outputs = played(engine, jobs)
     assert runner_of(engine).failure is None
     for index, (prompt, params, _) in enumerate(jobs):
         check_as_alone(outputs[str(index)], outputs_alone(model, prompt, params))

@@ -18,8 +18,9 @@ import pytest
 from huggingface_hub import constants
 from minigen.generation import hub
 from minigen.generation.errors import FetchError, MinigenError, SourceError
+from minigen.generation.fetching import fetch, locate
 from minigen.generation.hub_client import bind_client
-from minigen.generation.sources import HubSource, ModelFiles, fetch, locate
+from minigen.generation.sources import HubSource, ModelFiles
 
 COMMIT = "c0ffee" + "0" * 34
 TOKEN = "hf_averysecrettoken"
@@ -415,7 +416,8 @@ def test_every_request_has_a_limit(server: FakeHub) -> None:
 CHILD = """
 import sys
 from minigen.generation.errors import FetchError
-from minigen.generation.sources import fetch, parse_source
+from minigen.generation.fetching import fetch
+from minigen.generation.sources import parse_source
 try:
     print(fetch([parse_source(sys.argv[1])]).path)
 except FetchError as error:

@@ -17,8 +17,9 @@ import transformers
 from minigen.generation import device as devices, gguf_model
 from minigen.generation.errors import DeviceError, OutOfMemory, ParameterError, SourceError, UsageError
 from minigen.generation.facts import vocab_size_of
-from minigen.generation.model import Model, end_token_ids, load_model, sampling_defaults, window_of
+from minigen.generation.model import Model, end_token_ids, load_model, window_of
 from minigen.generation.params import SamplingParams
+from minigen.generation.sampling_defaults import sampling_defaults
 from minigen.generation.sources import ModelSettings, PathSource
 from minigen.generation.transformers_gate import check_causal, load_weights, read_config
 from safetensors.torch import load_file, save_file

@@ -25,6 +25,7 @@ from minigen.generation.compiled_runner import FEW, MOST_STEPPED, CompiledRunner
 from minigen.generation.compiling import compile_package
 from minigen.generation.engine import Engine
 from minigen.generation.errors import RunError, SourceError
+from minigen.generation.fetching import locate
 from minigen.generation.light_tokenizer import LightTokenizer
 from minigen.generation.model import Model, load_model
 from minigen.generation.narrow_layers import Int8Linear
@@ -34,11 +35,11 @@ from minigen.generation.params import SamplingParams
 from minigen.generation.pools import bytes_per_block
 from minigen.generation.prompt import encode_chat
 from minigen.generation.sequence import Work
-from minigen.generation.sources import ModelFiles, ModelSettings, PathSource, locate
+from minigen.generation.sources import ModelFiles, ModelSettings, PathSource
 from minigen.generation.trace import Output
 from processes import COMMAND
 from stubs import byte_tokenizer, tiny_model
-from test_batching import check_as_alone, check_blocks, outputs_alone, params as any_params
+from test_batching import check_as_alone, outputs_alone, params as any_params, played
 
 HAS_COMPILER = any(shutil.which(name) for name in ("g++", "clang++", "c++"))
 pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason="there is no C++ compiler here")
@@ -194,17 +195,8 @@ def test_any_schedule_gives_the_logits_of_the_network_and_the_texts_of_single_ru
         max_running=max_running,
         step_tokens=max_running + data.draw(st.integers(0, 200)),
     )
-    outputs: dict[str, list[Output]] = {str(i): [] for i in range(len(jobs))}
-    late, step = sorted(range(len(jobs)), key=lambda i: jobs[i][2]), 0
     with held_to_the_network(engine):
-        while late or engine.has_unfinished_requests():
-            while late and jobs[late[0]][2] <= step:
-                index = late.pop(0)
-                engine.add_request(jobs[index][0], jobs[index][1], str(index))
-            for output in engine.step():
-                outputs[output.request_id].append(output)
-            check_blocks(engine)
-            step += 1
+        outputs = played(engine, jobs)
     for index, (prompt, params, _) in enumerate(jobs):
         check_as_alone(outputs[str(index)], outputs_alone(slow, prompt, params))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from minigen.generation.errors import DiskError, FetchError, ParameterError, SourceError
+from minigen.generation.fetching import fetch, locate
 from minigen.generation.installed import installed, remove, size_on_disk
 from minigen.generation.progress import SILENT, bytes_text
 from minigen.generation.sources import (
@@ -16,8 +17,6 @@ from minigen.generation.sources import (
     PathSource,
     WheelSource,
     cache_folder,
-    fetch,
-    locate,
     parse_source,
 )
 from minigen.generation.store import place

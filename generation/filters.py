@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .leading import leading_ids
 from .ranges import LEAST_TEMPERATURE, RANGES, Range
+from .row_probs import probs_of_row
 
 # A full sort of the vocabulary is slow: the leading few hundred settle nearly every row; only a flat row needs more.
 HEADS = (256, 2048)
@@ -90,7 +91,8 @@ def apply_top_p(logits: Tensor, p: float | None) -> Tensor:
     """
     if p is None or p >= 1:
         return logits
-    return _keep_mass(logits, logits, probs_of(logits), p)
+    probs = torch.from_numpy(probs_of_row(logits.numpy())) if _is_row(logits) else probs_of(logits)
+    return _keep_mass(logits, logits, probs, p)
 
 
 def apply_min_p(logits: Tensor, min_p: float | None) -> Tensor:

@@ -12,7 +12,7 @@ from .margins import margins
 from .orders import is_greedy, skips_filters
 from .params import SamplingParams
 from .ranking import HEAD
-from .shortlist import probs_of_row
+from .row_probs import probs_of_row
 from .trace import TEMPERATURES, Candidate, Draw, Inspection, Leading
 from .waterfall import read, waterfall
 from .weights import Floats, Scores, gaps_below, pieces, weights_of

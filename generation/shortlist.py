@@ -10,21 +10,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from .arrangement import filter_stages
 from .filters import apply_temperature
 from .leading import Ids, ids_from, leading_ids, ranked
 from .params import SamplingParams
+from .row_probs import Probs, probs_of_row, shares_of
 from .weights import Scores
 
-Probs = NDArray[np.floating]
 Ranked = tuple[Ids, Probs]  # leading tokens, highest score first, ties by id; and their probabilities
 
 SHORT = frozenset({"temperature", "top_k", "top_p", "min_p"})
 GAPS = (4.0, 7.0, 10.0)  # nats below the highest: few tokens of a row are near it, and most of its mass
-BLOCK = 64  # numbers; a softmax sums as many apart, or a part of as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class Left:
     def leading(self) -> Iterator[Ranked]:
         """Yield the leading tokens: all that are left, or some, then more, then all."""
         if self.ids is not None:
-            yield self.ids, _shares(self.scores, self.ids)
+            yield self.ids, shares_of(self.scores, self.ids)
         else:
             yield from leading_of(self.scores, probs_of_row(self.scores))
 
@@ -95,37 +93,7 @@ def _keep_mass(left: Left, mass: float) -> Left:
 def _keep_near(left: Left, min_p: float) -> Left:
     """Drop tokens less likely than `min_p` times the likeliest one."""
     if left.ids is not None:
-        probs = _shares(left.scores, left.ids)
+        probs = shares_of(left.scores, left.ids)
         return Left(left.scores, left.ids[probs >= np.float32(min_p) * probs.max()])
-    probs = _softmax(left.scores)
+    probs = probs_of_row(left.scores)
     return Left(np.where(probs < np.float32(min_p) * probs.max(), np.float32(-np.inf), left.scores))
-
-
-def probs_of_row(scores: Scores) -> Probs:
-    """Give the probabilities of a row `(vocab,)`; where few tokens are left, of a look at these alone."""
-    left = np.flatnonzero(scores > -np.inf)
-    if len(left) * BLOCK > len(scores):
-        return _softmax(scores)
-    probs = np.zeros(len(scores), np.float32)
-    probs[left] = _shares(scores, left)
-    return probs
-
-
-def _shares(scores: Scores, ids: Ids) -> Probs:
-    """Give the probabilities of tokens where no others are left.
-
-    Only the blocks of the row that hold one of them are read. A block that holds none would add nothing to any of the
-    sums that run side by side, so these are those of the whole row.
-    """
-    block = ids // BLOCK
-    is_held = np.zeros(len(scores) // BLOCK + 1, dtype=bool)
-    is_held[block] = True
-    places = (is_held.cumsum()[block] - 1) * BLOCK + ids % BLOCK
-    part = np.full(min(int(is_held.sum()) * BLOCK, len(scores)), -np.inf, np.float32)
-    part[places] = scores[ids]
-    return _softmax(part)[places]
-
-
-def _softmax(row: Scores) -> Scores:
-    probs: Scores = torch.from_numpy(row).softmax(-1).numpy()
-    return probs

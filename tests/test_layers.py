@@ -79,6 +79,7 @@ RANKS = [  # a module imports from ranks above its own line only, or from its ow
     {"pools", "light_tokenizer"},
     {"attention", "penalties", "bans", "dry", "words", "weights"},
     {"leading"},
+    {"row_probs"},
     {"filters", "gguf_file", "folder", "sources", "fetching", "store", "byte_detokenizers", "window_detokenizer"},
     {"package_key", "compile_child"},
     {"packages"},

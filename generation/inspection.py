@@ -2,6 +2,7 @@
 
 import math
 from array import array
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from .margins import margins
 from .orders import is_greedy, skips_filters
 from .params import SamplingParams
 from .ranking import HEAD
-from .row_probs import probs_of_row
+from .survivors import Left
 from .trace import TEMPERATURES, Candidate, Draw, Inspection, Leading
 from .waterfall import read, waterfall
 from .weights import Floats, Scores, gaps_below, pieces, weights_of
@@ -27,6 +28,7 @@ def describe(
     final_prob: float,
     u: float,
     rows: list[NamedRow],
+    left: Sequence[tuple[str, Left]],
     inspection: Inspection,
     *,
     params: SamplingParams,
@@ -34,8 +36,8 @@ def describe(
     """Say how a token came about.
 
     final_prob: the token's, among what was drawn from; u: the step's uniform number, also where nothing was drawn with
-    it; rows: `(vocab,)` after each stage, the model's own logits first. The rows between are needed for candidates and
-    stages only.
+    it; rows: `(vocab,)` after each stage, the model's own logits first, the filters' too where stages are told of;
+    left: what each stage left, and in the end a greedy choice.
     """
     raw = rows[0][1]
     row = raw.numpy()
@@ -53,7 +55,7 @@ def describe(
     whole = read(row)
     log_total = math.log(whole.total)  # of the sum of exp(logit − highest)
     logit = row[token_id]
-    staged = _with_greedy(token_id, rows, params) if inspection.num_candidates or inspection.has_stages else rows
+    staged = _with_greedy(token_id, rows, params) if inspection.has_stages else rows
     most = max(inspection.num_candidates, inspection.num_leading, HEAD if inspection.has_stages else 0)
     ids = leading_ids(raw, most).numpy() if most else NOTHING
     return Draw(
@@ -64,24 +66,26 @@ def describe(
         entropy=whole.entropy,
         final_prob=final_prob,
         u=shown_u,
-        candidates=_candidates(token_id, staged, (whole.highest, log_total), ids[: inspection.num_candidates]),
+        candidates=_candidates(token_id, row, left, (whole.highest, log_total), ids[: inspection.num_candidates]),
         stages=waterfall(token_id, staged, whole) if inspection.has_stages else (),
         margins=margins(token_id, u, rows, params, leading=ids) if inspection.has_stages else {},
         leading=_leading(token_id, row, whole.count, ids[: inspection.num_leading]) if inspection.num_leading else None,
     )
 
 
-def _candidates(token_id: int, rows: list[NamedRow], sums: tuple[float, float], ids: Ids) -> tuple[Candidate, ...]:
+def _candidates(
+    token_id: int, row: Scores, left: Sequence[tuple[str, Left]], sums: tuple[float, float], ids: Ids
+) -> tuple[Candidate, ...]:
     """sums: the highest raw logit, and the log of the sum of exp(logit − highest)."""
     if len(ids) == 0:
         return ()
     if token_id not in ids:
         ids = np.append(ids, token_id)
-    logits, probs = rows[0][1].numpy()[ids].tolist(), probs_of_row(rows[-1][1].numpy())[ids].tolist()
+    logits, probs = row[ids].tolist(), left[-1][1].probs_of(ids).tolist()
     dropped: list[str | None] = [None] * len(ids)
-    for name, row in rows[1:]:
-        is_gone = (row.numpy()[ids] == -np.inf).tolist()
-        dropped = [name if gone and not before else before for gone, before in zip(is_gone, dropped, strict=True)]
+    for name, each in left[1:]:
+        is_held = each.holds(ids).tolist()
+        dropped = [before or (None if held else name) for held, before in zip(is_held, dropped, strict=True)]
     return tuple(
         Candidate(token_id=i, logit=logit, logprob=logit - sums[0] - sums[1], final_prob=prob, dropped_by=by)
         for i, logit, prob, by in zip(ids.tolist(), logits, probs, dropped, strict=True)

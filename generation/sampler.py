@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,10 +15,11 @@ from .arrangement import filter_stages, kept_by_own_order, score_stages
 from .chain import NamedFilter
 from .cutoffs import next_limit
 from .errors import NumberError, ParameterError
-from .inspection import describe
+from .inspection import NamedRow, describe
 from .orders import skips_filters
 from .params import SamplingParams, next_seed
-from .shortlist import Left, is_short, leading_of, pick_of, short_left
+from .shortlist import is_short, pick_of, short_left
+from .survivors import Left, leading_of
 from .trace import UNINSPECTED, Draw, Inspection, OrderEffect
 from .words import NO_WORDS, Words, check_words
 
@@ -65,7 +67,7 @@ class Sampler:
         self.words = words or NO_WORDS
         self.surprisal_limit = 2 * self.params.mirostat_tau  # mirostat's state, in bits
         self._changes_scores = bool(score_stages(self.params, (), (), self.words))
-        self._is_short = is_short(self.params) and not inspection.shows_rows
+        self._is_short = is_short(self.params) and not inspection.has_stages
         self._later_rows: list[Sampler] = []
 
     def sample(self, logits: Tensor) -> Tensor:
@@ -86,7 +88,6 @@ class Sampler:
         sibling.seed = next_seed(self.seed, row)
         return sibling
 
-    @torch.inference_mode()
     def draw(self, logits: Tensor) -> Draw:
         """Draw the next token from one row of logits, `(vocab,)` or `(1, vocab)`, and say how it came about.
 
@@ -94,25 +95,28 @@ class Sampler:
         """
         if logits.dim() == 0 or logits.numel() == 0 or logits.shape[-1] != logits.numel():
             raise ParameterError("logits", tuple(logits.shape), "of one row, (vocab,) or (1, vocab)")
-        raw = logits.detach().flatten().to("cpu", torch.float32)
+        raw = logits.detach().to("cpu", torch.float32).view(-1)
         step = len(self.output_ids)
         rows = _run(self._score_stages(), raw)
         _check_numbers(rows, step)
-        number, coin = uniform(self.seed, step), uniform(self.seed, step, XTC)
+        number = uniform(self.seed, step)
+        coin = uniform(self.seed, step, XTC) if self.params.xtc_probability > 0 else 0.0
         if skips_filters(self.params):
             token_id, prob = int(rows[-1][1].numpy().argmax()), 1.0
+            left = [*_left_of(rows), ("greedy", Left(rows[-1][1].numpy(), np.array([token_id])))]
         else:
-            token_id, prob = pick_of(self._filtered(rows, coin).leading(), number)
+            left = self._filtered(rows, coin)
+            token_id, prob = pick_of(left[-1][1].leading(), number)
         effect = self._order_effect(rows, token_id, coin)
         self.output_ids.append(token_id)
         self._move_limit(prob)
-        draw = describe(token_id, prob, number, rows, self.inspection, params=self.params)
+        draw = describe(token_id, prob, number, rows, left, self.inspection, params=self.params)
         return draw if effect is None else replace(draw, order_effect=effect)
 
     @property
     def leaves_draws(self) -> bool:
         """Whether draws can be made elsewhere: of temperature, top_k, top_p, min_p alone, with no row to tell of."""
-        return self._is_short and not self._changes_scores
+        return self._is_short and not self._changes_scores and not self.inspection.shows_rows
 
     @property
     def next_number(self) -> float:
@@ -134,13 +138,13 @@ class Sampler:
             return []
         return score_stages(self.params, self.prompt_ids, self.output_ids, self.words)
 
-    def _filtered(self, rows: list[tuple[str, Tensor]], coin: float) -> Left:
-        """Give what the filters leave of the last row; where they run one by one, with the rows between added."""
+    def _filtered(self, rows: list[NamedRow], coin: float) -> list[tuple[str, Left]]:
+        """Give what is left after each stage, the filters' among them, whose rows are added where they make any."""
         if self._is_short:
-            return short_left(rows[-1][1], self.params)
+            return [*_left_of(rows), *short_left(rows[-1][1], self.params)]
         filters = filter_stages(self.params, coin=coin, limit=self.surprisal_limit, words=self.words)
         rows += _run(filters, rows[-1][1])[1:]
-        return Left(rows[-1][1].numpy())
+        return _left_of(rows)
 
     def _order_effect(self, rows: Sequence[tuple[str, Tensor]], token_id: int, coin: float) -> OrderEffect | None:
         """Hold what is left of a step against what minigen's own order would have left."""
@@ -171,6 +175,10 @@ def pick(scores: Tensor, probs: Tensor, u: float) -> int:
     """Invert the cumulative distribution of a row `(vocab,)` at `u`, over tokens of falling score, ties by id."""
     token_id, _ = pick_of(leading_of(scores.numpy(), probs.numpy()), u)
     return token_id
+
+
+def _left_of(rows: Sequence[NamedRow]) -> list[tuple[str, Left]]:
+    return [(name, Left(row.numpy())) for name, row in rows]
 
 
 def _run(stages: Sequence[NamedFilter], row: Tensor) -> list[tuple[str, Tensor]]:

@@ -5,8 +5,7 @@ what the filters, the softmax and the draw give one after the other, to the last
 numpy or by a softmax of one row: both start no threads, and neither depends on what else is drawn.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -14,42 +13,12 @@ from torch import Tensor
 
 from .arrangement import filter_stages
 from .filters import apply_temperature
-from .leading import Ids, ids_from, leading_ids, ranked
+from .leading import leading_ids
 from .params import SamplingParams
-from .row_probs import Probs, probs_of_row, shares_of
-from .weights import Scores
-
-Ranked = tuple[Ids, Probs]  # leading tokens, highest score first, ties by id; and their probabilities
+from .row_probs import probs_of_row, shares_of
+from .survivors import Left, Ranked
 
 SHORT = frozenset({"temperature", "top_k", "top_p", "min_p"})
-GAPS = (4.0, 7.0, 10.0)  # nats below the highest: few tokens of a row are near it, and most of its mass
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What is left of a row: all finite scores, or the leading tokens alone."""
-
-    scores: Scores  # (vocab,)
-    ids: Ids | None = None  # in order; None: every token
-
-    def leading(self) -> Iterator[Ranked]:
-        """Yield the leading tokens: all that are left, or some, then more, then all."""
-        if self.ids is not None:
-            yield self.ids, shares_of(self.scores, self.ids)
-        else:
-            yield from leading_of(self.scores, probs_of_row(self.scores))
-
-
-def leading_of(scores: Scores, probs: Probs) -> Iterator[Ranked]:
-    """Yield the leading tokens of a row, `(vocab,)`: those near the highest, then more, then all."""
-    highest, lowest = scores.max(), np.finfo(np.float32).min
-    near = np.flatnonzero(scores >= max(highest - np.float32(GAPS[-1]), lowest))  # one look at the whole row
-    nearby = scores[near]
-    for gap in GAPS:
-        ids = ranked(scores, near[nearby >= max(highest - np.float32(gap), lowest)])
-        yield ids, probs[ids]
-    ids = ids_from(scores, lowest)
-    yield ids, probs[ids]
 
 
 def pick_of(leading: Iterable[Ranked], u: float) -> tuple[int, float]:
@@ -68,16 +37,23 @@ def is_short(params: SamplingParams) -> bool:
     return params.order == "minigen" and {name for name, _ in filter_stages(params)} <= SHORT
 
 
-def short_left(scores: Tensor, params: SamplingParams) -> Left:
-    """Give what the four filters leave of a row `(vocab,)`, float32 on the CPU."""
-    left = Left(apply_temperature(scores, params.temperature).numpy())
-    if 0 < params.top_k < len(left.scores):
-        left = Left(left.scores, leading_ids(torch.from_numpy(left.scores), params.top_k).numpy())
+def short_left(scores: Tensor, params: SamplingParams) -> list[tuple[str, Left]]:
+    """Give what each of the four that is on leaves of a row `(vocab,)`, float32 on the CPU."""
+    left, stages = Left(scores.numpy()), []
+    if params.temperature != 1:
+        left = Left(apply_temperature(scores, params.temperature).numpy())
+        stages.append(("temperature", left))
+    if params.top_k > 0:
+        if params.top_k < len(left.scores):
+            left = Left(left.scores, leading_ids(torch.from_numpy(left.scores), params.top_k).numpy())
+        stages.append(("top_k", left))
     if params.top_p < 1:
         left = _keep_mass(left, params.top_p)
+        stages.append(("top_p", left))
     if params.min_p > 0:
         left = _keep_near(left, params.min_p)
-    return left
+        stages.append(("min_p", left))
+    return stages
 
 
 def _keep_mass(left: Left, mass: float) -> Left:

@@ -91,7 +91,7 @@ class Inspection:
 
     @property
     def shows_rows(self) -> bool:
-        """Whether it tells of what lies between the raw logits and the draw."""
+        """Whether it tells more than of the token itself."""
         return bool(self.num_candidates or self.has_stages or self.num_leading)
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from minigen.generation.graphs import Graph
 from minigen.generation.params import SamplingParams
 from minigen.generation.sampler import Sampler, uniform
 from minigen.generation.shortlist import short_left
+from minigen.generation.survivors import Left
 from minigen.generation.trace import Draw, Inspection
 from minigen.generation.transfers import DrawTransfer
 from recording import RecordedCapture
@@ -38,7 +39,8 @@ def is_near(token_id: int, row: torch.Tensor, params: SamplingParams, u: float) 
     """Whether a token comes out where a setting or the number is moved by hardly anything."""
     for p, m in product((-CLOSE, 0, CLOSE), (-1e-6, 0, 1e-6)):
         top_p = params.top_p if params.top_p == 1 else min(max(params.top_p + p, 1e-9), 1)
-        left = short_left(row, replace(params, top_p=top_p, min_p=min(params.min_p * (1 + m), 1)))
+        moved = replace(params, top_p=top_p, min_p=min(params.min_p * (1 + m), 1))
+        _, left = [("raw", Left(row.numpy())), *short_left(row, moved)][-1]
         *_, (ids, probs) = left.leading()  # all of them
         if token_id in ids:
             place = ids.tolist().index(token_id)

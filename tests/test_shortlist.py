@@ -8,9 +8,10 @@ from hypothesis import given, settings, strategies as st
 from minigen.generation.model import Model
 from minigen.generation.params import SamplingParams
 from minigen.generation.sampler import Sampler
-from minigen.generation.trace import UNMEASURED, Draw, Inspection
+from minigen.generation.trace import UNINSPECTED, UNMEASURED, Draw, Inspection
 
-LISTED = Inspection(num_candidates=1)  # which shows the rows between, so that the stages run one by one
+LISTED = Inspection(num_candidates=7)
+STAGED = replace(LISTED, has_stages=True)  # which tells of the rows between, so that the stages run one by one
 
 shapes = st.sampled_from(["normal", "flat", "ties", "peaked", "huge", "tiny", "banned"])
 params = st.builds(
@@ -41,8 +42,9 @@ def row_of(shape: str, seed: int, vocab: int) -> torch.Tensor:
     return row
 
 
-def plain(draw: Draw) -> Draw:
-    return replace(draw, candidates=())
+def listed(draw: Draw) -> Draw:
+    """Leave out what only stages tell."""
+    return replace(draw, stages=(), margins={})
 
 
 @settings(max_examples=300, deadline=None)
@@ -53,10 +55,12 @@ def test_the_short_way_gives_what_the_stages_give_one_by_one(
     row = row_of(shape, seed, vocab)
     if row.max() == -math.inf:
         row = row.index_fill(0, torch.tensor(0), 1.0)
-    short, chain = Sampler(given_params), Sampler(given_params, inspection=LISTED)
+    bare, short, chain = (Sampler(given_params, inspection=each) for each in (UNINSPECTED, LISTED, STAGED))
     for _ in range(3):
-        assert short.draw(row) == plain(chain.draw(row))
-    assert short.output_ids == chain.output_ids
+        expected = listed(chain.draw(row))
+        assert short.draw(row) == expected
+        assert bare.draw(row) == replace(expected, candidates=())
+    assert bare.output_ids == short.output_ids == chain.output_ids
 
 
 def test_without_measures_the_same_token_is_drawn() -> None:
@@ -82,4 +86,6 @@ def test_rows_of_the_real_model_come_out_the_same_both_ways(default_model: Model
         SamplingParams(temperature=0),
     ):
         for row in rows:
-            assert Sampler(given_params).draw(row) == plain(Sampler(given_params, inspection=LISTED).draw(row))
+            expected = listed(Sampler(given_params, inspection=STAGED).draw(row))
+            assert Sampler(given_params, inspection=LISTED).draw(row) == expected
+            assert Sampler(given_params).draw(row) == replace(expected, candidates=())

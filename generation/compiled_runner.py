@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence as SequenceOf
 from functools import cached_property
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,7 +33,8 @@ class CompiledRunner:
     def __init__(self, network: Any, package: Package, pools: Pools) -> None:
         self._network, self._package, self._pools = network, package, pools
         self._widths = {1, MOST_ROWS}  # rows of the steps that have not failed
-        self._ids, self._positions = torch.zeros(2, 1, dtype=torch.long).unbind()  # (1,) each, written anew each step
+        self._given = np.zeros((2, 1), np.int64)  # an id and its position, written anew each step
+        self._ids, self._positions = torch.from_numpy(self._given).unbind()  # the same memory, (1,) each
         self._blocks: list[int] = []  # of the table that was read last
         self._tables = torch.empty(1, 0, dtype=torch.long)
 
@@ -85,8 +87,7 @@ class CompiledRunner:
         """Read the tokens of a work one after the other; give the logits after the last, `(1, vocab)`."""
         sequence, first = work.sequence, work.sequence.num_cached
         for position, token_id in enumerate(sequence.ids(first, first + work.count), start=first):
-            self._ids.fill_(token_id)
-            self._positions.fill_(position)
+            self._given[:, 0] = token_id, position
             tables = self._tables_of(sequence.table[: position // BLOCK_SIZE + 1])
             logits = self._package.step(self._ids, self._positions, tables, self._pools.tensors)
         return logits
@@ -132,7 +133,7 @@ def _width(works: SequenceOf[Any]) -> int:
 
 def _apart(logits: Tensor) -> list[Tensor]:
     """Give each row for itself, `(1, vocab)`."""
-    return [logits[row : row + 1] for row in range(len(logits))]
+    return [logits] if logits.shape[0] == 1 else [logits[row : row + 1] for row in range(len(logits))]
 
 
 def _filled(blocks: SequenceOf[int], count: int) -> list[int]:

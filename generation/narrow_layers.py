@@ -32,14 +32,15 @@ def realized(states: Tensor) -> Tensor:
 
 
 def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Give a weight `(out, in)` as whole numbers `(out, in / 16, 16)` int8, and their scales `(out, 16)` bfloat16.
+    """Give a weight `(out, in)` as whole numbers `(out, in / 16, 16)` int8, and their scales `(out, 16)` float32.
 
     Every 16th number of a row shares a scale, by which the largest of them becomes 127: a sum over a row then keeps one
     running sum to each scale, side by side in one register, which are scaled at no more than the cost of a product.
+    Scales have the digits of a bfloat16, for products in it, and are kept wide, so that no sum need widen them.
     """
     lanes = weight.float().view(len(weight), -1, LANES)
-    scales = (lanes.abs().amax(1).clamp(min=MOST * torch.finfo(torch.float32).tiny) / MOST).bfloat16()
-    return (lanes / scales.float()[:, None]).round().clamp(-MOST, MOST).to(torch.int8), scales
+    scales = (lanes.abs().amax(1).clamp(min=MOST * torch.finfo(torch.float32).tiny) / MOST).bfloat16().float()
+    return (lanes / scales[:, None]).round().clamp(-MOST, MOST).to(torch.int8), scales
 
 
 class NarrowLinear(nn.Module):
@@ -88,10 +89,10 @@ class Int8Linear(nn.Module):
         rows = realized(states.reshape(-1, 1, self.in_features // LANES, LANES))
         if len(rows) == 1:
             parts = zip(self.codes.chunk(PARTS), self.scales.chunk(PARTS), strict=True)
-            sums = [(part.float() * scale.float()[:, None] * rows).sum((-2, -1)) for part, scale in parts]
+            sums = [(part.float() * scale[:, None] * rows).sum((-2, -1)) for part, scale in parts]
             product = torch.cat(sums, -1)
         else:
-            wide = self.codes.float() * self.scales.float()[:, None]
+            wide = self.codes.float() * self.scales[:, None]
             product = torch.stack([(wide * row).sum((-2, -1)) for row in rows])
         if self.bias is not None:
             product = product + self.bias
@@ -100,7 +101,7 @@ class Int8Linear(nn.Module):
     def _product(self, states: Tensor) -> Tensor:
         narrow = states.bfloat16()
         parts = zip(torch.split(self.codes, WIDE), torch.split(self.scales, WIDE), strict=True)
-        wide = ((part.bfloat16() * scale[:, None]).flatten(1) for part, scale in parts)
+        wide = ((part.bfloat16() * scale.bfloat16()[:, None]).flatten(1) for part, scale in parts)
         product = torch.cat([functional.linear(narrow, part) for part in wide], -1).float()
         return product if self.bias is None else product + self.bias
 

@@ -90,13 +90,13 @@ class Package:
 
         if torch.get_num_threads() > most_threads():
             raise RuntimeError("more threads than the code has room for")
-        rows = len(ids)
+        rows = ids.shape[0]
         if rows not in self._steps:
             check_whole(self.facts, (CODE[rows],))
             with _loading(self.facts):
                 self._steps[rows] = self._opened(rows)
         logits: Tensor = self._steps[rows].run([ids, positions, tables, *pools])[0]
-        return logits
+        return logits.clone()  # the code may give the same memory every time
 
     def _opened(self, rows: int) -> Any:
         """Load the code of a step, and give it its weights."""

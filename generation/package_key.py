@@ -19,6 +19,7 @@ MOST_ROWS: Final = 4  # sequences that read a token at once; for the sums of mor
 FLAGS: Final[Mapping[str, Any]] = {  # of the compiler
     "cpp.enable_floating_point_contract_flag": "fast",  # a product and a sum in one instruction
     "aot_inductor.package_constants_in_so": False,
+    "aot_inductor.allow_stack_allocation": True,  # what a step works out, where that is little: see compiled_code.py
 }
 _TEXT_FILES: Final = ("tokenizer*", "special_tokens*", "chat_template*", "generation_config.json")
 _SOURCES: Final = (
@@ -57,6 +58,7 @@ def key_of(files: ModelFiles, weights: str) -> Key:
     }
 
 
+@cache
 def most_threads() -> int:
     """Give how many threads a step may run on: its sums have room for so many."""
     return os.cpu_count() or 1

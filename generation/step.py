@@ -20,7 +20,9 @@ from .package_key import BLOCK_SIZE
 
 NAME = "minigen_step"
 TURN = "rotate_half"  # what a module of the transformers library calls it
-NUM_SUMS = 4  # or fewer: over the keys or the values of a key head, side by side
+PARTS = 4  # of a block of keys, or of the numbers of a value: summed side by side, so that memory is read as it lies
+MOST_SUMS = 4  # of the queries of a key head, side by side over each key or value
+LANES = 16  # float32 numbers that a processor works on at once
 
 
 class StepLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the library's class hook has no types
@@ -68,11 +70,11 @@ class Tables:
         self._places = torch.arange(tables.shape[1] * BLOCK_SIZE).view(-1, BLOCK_SIZE)
 
     def hidden(self, window: int | None) -> Tensor:
-        """Give where a row does not see a key: `(rows, 1, 1, blocks, block_size)`."""
+        """Give where a row does not see a key: `(rows, blocks, 1, 1, PARTS, 1, block_size / PARTS)`."""
         is_hidden = self._places > self._positions
         if window is not None:
             is_hidden = is_hidden | (self._places <= self._positions - window)
-        return is_hidden[:, None, None]
+        return is_hidden.view(*is_hidden.shape[:2], 1, 1, PARTS, 1, -1)
 
 
 def attend(
@@ -103,22 +105,45 @@ def attend(
     assert layer.values is not None
     _, heads, rows, dim = query.shape
     groups = layer.keys.shape[1]  # of query heads, each with a key head
-    grouped = query[0].transpose(0, 1).reshape(rows, groups, heads // groups, 1, dim, 1)
-    grouped = realized(grouped * (dim**-0.5 if scaling is None else scaling))
-    keys = layer.keys[tables.tables].transpose(1, 2).unsqueeze(2)  # (rows, groups, 1, blocks, dim, block_size)
-    scores = torch.cat([(part * keys).sum(-2) for part in grouped.chunk(NUM_SUMS, 2)], 2)
+    sums, each = _split(heads // groups)
+    grouped = query[0].transpose(0, 1).reshape(rows, 1, groups, sums, each, dim, 1)
+    queries = realized(grouped * (dim**-0.5 if scaling is None else scaling)).unbind(3)
+    keys = layer.keys[tables.tables].unsqueeze(3)  # (rows, blocks, groups, 1, dim, block_size)
+    scores = _side_by_side([(part * keys_).sum(-2) for part in queries for keys_ in keys.chunk(PARTS, -1)], sums)
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
-    scores = realized(torch.where(tables.hidden(layer.window), -torch.inf, scores)).flatten(3)
-    if s_aux is None:
-        weights = scores.softmax(-1)
-    else:
-        sinks = s_aux.float().view(1, groups, -1, 1).expand(rows, -1, -1, -1)
-        weights = torch.cat([scores, sinks], -1).softmax(-1)[..., :-1]
-    weights = realized(weights).view(*weights.shape[:3], -1, BLOCK_SIZE, 1)
-    values = layer.values[tables.tables].transpose(1, 2).unsqueeze(2)
-    sums = [(part * values).sum((3, 4)) for part in weights.chunk(NUM_SUMS, 2)]  # a value is read once for all of them
-    return torch.cat(sums, 2).reshape(1, rows, heads, -1), None
+    scores = realized(torch.where(tables.hidden(layer.window), -torch.inf, scores))
+    highest = scores.amax((1, 4, 6), keepdim=True)
+    sinks = None if s_aux is None else s_aux.float().view(1, 1, groups, sums, 1, each, 1)
+    if sinks is not None:
+        highest = torch.maximum(highest, sinks)
+    weights = realized((scores - highest).exp())
+    total = weights.sum((1, 4, 6))
+    if sinks is not None:
+        total = total + (sinks - highest).exp()[:, 0, :, :, 0, :, 0]
+    weighing = weights.transpose(4, 5).unsqueeze(-1).unbind(3)  # each (rows, blocks, groups, each, PARTS, lanes, 1)
+    values = layer.values[tables.tables].view(rows, -1, groups, 1, PARTS, BLOCK_SIZE // PARTS, value.shape[3])
+    parts = values.chunk(_num_parts(values.shape[-1]), -1)
+    partial = _side_by_side([(weight * value_).sum((4, 5)) for weight in weighing for value_ in parts], sums)
+    summed = realized(partial).sum(1).transpose(3, 4).reshape(1, rows, heads, -1)
+    return realized(summed / realized(total).view(1, rows, heads, 1)), None
+
+
+def _split(queries: int) -> tuple[int, int]:
+    """Give how many of the queries of a key head are summed side by side, and how often."""
+    sums = next(each for each in range(MOST_SUMS, 0, -1) if queries % each == 0)
+    return sums, queries // sums
+
+
+def _num_parts(dim: int) -> int:
+    """Give in how many parts values are summed side by side: of whole registers, or in one."""
+    return next((parts for parts in (PARTS, PARTS // 2) if dim % (parts * LANES) == 0), 1)
+
+
+def _side_by_side(sums: Sequence[Tensor], queries: int) -> Tensor:
+    """Give sums `(rows, blocks, groups, each, lanes)` as `(rows, blocks, groups, queries, parts, each, lanes)`."""
+    stacked = torch.stack(list(sums), 3)
+    return stacked.view(*stacked.shape[:3], queries, -1, *stacked.shape[4:])
 
 
 AttentionInterface.register(NAME, attend)

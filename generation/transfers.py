@@ -29,7 +29,7 @@ class RowTransfer:
 
     def taken(self, logits: Tensor, wanted: Sequence[Wanted]) -> Sequence[Tensor | Draw]:
         """Give each sampler's row."""
-        rows = logits.float().cpu()
+        rows = logits.float().cpu().unbind()
         return [rows[place] for _, place in wanted]
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 INNER = "network."  # in a step, what it is the step of
+LEAST_STACK = 2 << 20  # bytes, of a thread that runs a step
 
 
 def package_for(
@@ -42,17 +43,32 @@ def package_for(
         facts = found_package(files, weights)
         if facts is None:
             reason = f"{files.name} has no {kind}"
-        elif torch.get_num_threads() <= (most := most_threads()):
-            return Package(facts), ()
-        else:
+        elif torch.get_num_threads() > (most := most_threads()):
             reason = f"The {kind} of {files.name} runs on {most} threads at most, not on {torch.get_num_threads()}"
             advice, is_wanted = f"--threads {most}, or OMP_NUM_THREADS", True
+        elif not _has_stack():
+            reason = f"The {kind} of {files.name} needs {LEAST_STACK >> 20} MB of stack, and there is less"
+            advice, is_wanted = "ulimit -s 8192 gives what is usual", True
+        else:
+            return Package(facts), ()
     except RunError as error:
         is_wanted = True
         reason = str(error)
         if isinstance(error, OpenFolderError):
             advice = "chmod go-w takes that away"
     return _without(reason, advice, choice, is_wanted)
+
+
+def _has_stack() -> bool:
+    """Tell whether every thread has room for what a step keeps on the stack (see compiled_code.py)."""
+    try:
+        import resource
+    except ImportError:  # not on Windows, where nothing is kept there
+        return True
+    import threading
+
+    sizes = resource.getrlimit(resource.RLIMIT_STACK)[0], threading.stack_size()  # −1: no limit; 0: the usual
+    return all(size >= LEAST_STACK for size in sizes if size > 0)
 
 
 def _without(reason: str, advice: str, choice: str, is_wanted: bool) -> tuple[None, tuple[str, ...]]:

@@ -295,6 +295,27 @@ def test_more_threads_than_processors_run_as_they_did(compiled: ModelFiles, monk
     assert early.network.is_loaded
 
 
+@pytest.mark.parametrize(("limit", "of_threads"), [(1 << 20, 0), (8 << 20, 512 << 10)])
+def test_where_stacks_are_small_the_plain_loop_runs(
+    compiled: ModelFiles, monkeypatch: pytest.MonkeyPatch, limit: int, of_threads: int
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
+    monkeypatch.setattr("threading.stack_size", lambda: of_threads)
+    model = loaded(compiled)
+    assert model.package is None
+    reason = f"The compiled step of {compiled.name} needs 2 MB of stack, and there is less"
+    advice = "ulimit -s 8192 gives what is usual"
+    assert model.warnings == (f"{reason}; the plain loop runs, with exact weights ({advice}).",)
+    with pytest.raises(RunError, match=f"^{reason}; {advice}.$"):
+        loaded(compiled, "require")
+
+
+@pytest.mark.parametrize("limit", [-1, 8 << 20])
+def test_usual_stacks_hold_a_step(compiled: ModelFiles, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
+    assert loaded(compiled, "require").package is not None
+
+
 def test_eight_bits_that_are_not_there_are_told_and_the_exact_weights_taken(compiled: ModelFiles) -> None:
     model = loaded(compiled, weights="int8")
     assert model.package is None

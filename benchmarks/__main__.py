@@ -1,13 +1,13 @@
 """Run all benchmarks, or those named: `python -m benchmarks decode start`."""
 
 import argparse
-from typing import Any
+from types import ModuleType
 
 import torch
 
 from . import bandwidth, batch, compiled, decode, gpu, loop, memory, prefill, start
 
-BENCHMARKS: dict[str, Any] = {
+BENCHMARKS: dict[str, ModuleType] = {
     module.__name__.rpartition(".")[2]: module
     for module in (loop, decode, bandwidth, compiled, prefill, batch, start, memory, gpu)
 }
@@ -26,11 +26,13 @@ def parser() -> argparse.ArgumentParser:
         epilog="\n".join(f"  {name:10} {_told(module)}" for name, module in BENCHMARKS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("names", nargs="*", metavar="NAME", help="one of those below; all that this machine can run")
+    found.add_argument(
+        "names", nargs="*", metavar="NAME", help="one of those below; without a name, all that this machine can run"
+    )
     return found
 
 
-def _told(module: Any) -> str:
+def _told(module: ModuleType) -> str:
     return str(module.__doc__).partition("\n")[0]
 
 

@@ -1,6 +1,5 @@
 """The code of a decode step: traced from a network for so many rows, and compiled ahead of time."""
 
-import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,8 +17,8 @@ from .pools import pool_shapes
 from .transformers_gate import quiet
 
 _MOST_BLOCKS = 2**20
-ON_STACK: Final = 2**20
-ROOM: Final = "MAX_STACK_ALLOCATION_SIZE"  # of that module, in bytes
+ON_STACK: Final = 2**18  # numbers, most of which take 4 bytes
+ROOM: Final = "MAX_STACK_ALLOCATION_SIZE"  # the compiler's name for how many it keeps there
 FAILURES: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
@@ -62,7 +61,7 @@ def _exported(step: Any, shapes: Sequence[tuple[int, int]], rows: int) -> Any:
     pools = [torch.zeros(6, *shape) for shape in pool_shapes(shapes, BLOCK_SIZE)]
     half = len(pools) // 2
     ids = torch.full((2, rows), 5)
-    tables = torch.ones(rows, 3, dtype=torch.long)  # so few that the compiler deals out heads of blocks to threads
+    tables = torch.ones(rows, 3, dtype=torch.long)  # an odd few: the compiler then deals heads, too, out to the threads
     given = (ids[0].clone(), ids[1].clone(), tables, pools[:half], pools[half:])
     is_open = [{0: held}] * half
     return torch.export.export(step, given, dynamic_shapes=(None, None, {1: read}, is_open, is_open), strict=False)
@@ -70,14 +69,15 @@ def _exported(step: Any, shapes: Sequence[tuple[int, int]], rows: int) -> Any:
 
 @contextmanager
 def _room_on_stack() -> Iterator[None]:
-    """Let the code keep up to ON_STACK bytes of what it works out on the stack: asking for it costs a tenth of a step.
+    """Let code that works out up to ON_STACK numbers keep them on the stack: asking for memory costs a tenth of a step.
 
-    By a private name: without it the step is slower and as right. Only Linux has room enough in every thread.
+    By a private name: without it the step is slower and as right.
     """
-    import torch._inductor.codegen.cpp_wrapper_cpu_array_ref as wrapper
+    try:
+        import torch._inductor.codegen.cpp_wrapper_cpu_array_ref as wrapper
 
-    known = getattr(wrapper, ROOM, None)
-    if known is None or sys.platform != "linux":
+        known = getattr(wrapper, ROOM)
+    except (ImportError, AttributeError):
         yield
         return
     setattr(wrapper, ROOM, ON_STACK)

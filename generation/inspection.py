@@ -55,7 +55,6 @@ def describe(
     whole = read(row)
     log_total = math.log(whole.total)  # of the sum of exp(logit − highest)
     logit = row[token_id]
-    staged = _with_greedy(token_id, rows, params) if inspection.has_stages else rows
     most = max(inspection.num_candidates, inspection.num_leading, HEAD if inspection.has_stages else 0)
     ids = leading_ids(raw, most).numpy() if most else NOTHING
     return Draw(
@@ -67,7 +66,7 @@ def describe(
         final_prob=final_prob,
         u=shown_u,
         candidates=_candidates(token_id, row, left, (whole.highest, log_total), ids[: inspection.num_candidates]),
-        stages=waterfall(token_id, staged, whole) if inspection.has_stages else (),
+        stages=waterfall(token_id, _with_greedy(token_id, rows, params), whole) if inspection.has_stages else (),
         margins=margins(token_id, u, rows, params, leading=ids) if inspection.has_stages else {},
         leading=_leading(token_id, row, whole.count, ids[: inspection.num_leading]) if inspection.num_leading else None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,7 +49,7 @@ def package_for(
             advice, is_wanted = f"--threads {most}, or OMP_NUM_THREADS", True
         elif not _has_stack():
             reason = f"The {kind} of {files.name} needs {LEAST_STACK >> 20} MB of stack, and there is less"
-            advice, is_wanted = "ulimit -s 8192 gives what is usual", True
+            advice, is_wanted = "ulimit -s, or threading.stack_size, gives more", True
         else:
             return Package(facts), ()
     except RunError as error:
@@ -60,11 +61,10 @@ def package_for(
 
 
 def _has_stack() -> bool:
-    """Tell whether every thread has room for what a step keeps on the stack (see compiled_code.py)."""
-    try:
-        import resource
-    except ImportError:  # not on Windows, where nothing is kept there
+    """Tell whether every thread has room for what a step keeps on the stack, where it does (see package_key.py)."""
+    if sys.platform != "linux":
         return True
+    import resource
     import threading
 
     sizes = resource.getrlimit(resource.RLIMIT_STACK)[0], threading.stack_size()  # −1: no limit; 0: the usual

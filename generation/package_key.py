@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import platform
+import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
@@ -19,11 +20,12 @@ MOST_ROWS: Final = 4  # sequences that read a token at once; for the sums of mor
 FLAGS: Final[Mapping[str, Any]] = {  # of the compiler
     "cpp.enable_floating_point_contract_flag": "fast",  # a product and a sum in one instruction
     "aot_inductor.package_constants_in_so": False,
-    "aot_inductor.allow_stack_allocation": True,  # what a step works out, where that is little: see compiled_code.py
+    "aot_inductor.allow_stack_allocation": sys.platform == "linux",  # whose threads have room: see compiled_code.py
 }
 _TEXT_FILES: Final = ("tokenizer*", "special_tokens*", "chat_template*", "generation_config.json")
 _SOURCES: Final = (
     "step.py",
+    "step_attention.py",
     "pools.py",
     "narrow_layers.py",
     "compile_process.py",

@@ -31,14 +31,21 @@ class Left:
 
     def holds(self, ids: Ids) -> NDArray[np.bool_]:
         """Tell which of some tokens are left."""
-        return self.scores[ids] > -np.inf if self.ids is None else (ids[:, None] == self.ids).any(1)
+        return self.scores[ids] > -np.inf if self.ids is None else self._found(self.ids, ids)[0]
 
     def probs_of(self, ids: Ids) -> Probs:
         """Give the probabilities of some tokens among all that are left; 0 for one that is not."""
         if self.ids is None:
             return probs_of_row(self.scores)[ids]
-        probs: Probs = ((ids[:, None] == self.ids) * shares_of(self.scores, self.ids)).sum(1)
-        return probs
+        is_held, places = self._found(self.ids, ids)
+        return np.where(is_held, shares_of(self.scores, self.ids)[places], np.float32(0))
+
+    @staticmethod
+    def _found(left: Ids, ids: Ids) -> tuple[NDArray[np.bool_], Ids]:
+        """Tell which of some tokens are among those that are left, and where: any place for one that is not."""
+        rising = left.argsort()
+        places = rising[np.minimum(left.searchsorted(ids, sorter=rising), len(left) - 1)]
+        return left[places] == ids, places
 
 
 def leading_of(scores: Scores, probs: Probs) -> Iterator[Ranked]:

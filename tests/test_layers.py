@@ -16,6 +16,7 @@ GATES = {
     "narrow_layers",
     "quiet",
     "step",
+    "step_attention",
     "transformers_gate",
 }  # the only rooms of the library that may import transformers
 FORBIDDEN = {"generation": {"typer", "rich", "yaml", "click"}, "presets": {"typer", "rich", "torch", "transformers"}}
@@ -100,7 +101,7 @@ RANKS = [  # a module imports from ranks above its own line only, or from its ow
     {"partial_row", "chain", "arrangement", "inspection", "margins", "shortlist"},
     {"sampler", "detokenizer", "hub_client", "wheel_download", "transformers_gate"},
     {"replay", "transfers", "partial_chain", "text", "chat", "pieces", "gguf_model", "hub"},
-    {"prompt", "passage", "origins", "cache", "block_cache", "convert", "wheel"},
+    {"prompt", "passage", "origins", "cache", "block_cache", "step_attention", "convert", "wheel"},
     {"model", "step", "compiled_code", "runner", "sequence", "installed", "describe", "simple", "tokenizer"},
     {"rows", "scoring", "comparing", "continuations", "requests", "block_tables", "slots"},
     {"block_runner", "scheduler"},

@@ -36,7 +36,7 @@ def test_a_number_in_eight_bits_is_half_a_step_away_at_most(out: int, groups: in
     assert scales.equal(scales.bfloat16().float()), "a product in bfloat16 has the same ones"
     assert int(codes.abs().max()) <= MOST
     largest = weight.unflatten(1, (-1, LANES)).abs().amax(1)
-    torch.testing.assert_close(scales.float(), largest / MOST, rtol=2**-8, atol=0)
+    torch.testing.assert_close(scales, largest / MOST, rtol=2**-8, atol=0)
     away = (widened(codes, scales) - weight.double()).abs().unflatten(1, (-1, LANES)).amax(1)
     assert bool((away <= scales.double() * (0.5 + MOST * 2**-8)).all())
 

@@ -21,6 +21,7 @@ from minigen.cli.app import main
 from minigen.generation import packages
 from minigen.generation.block_runner import BlockRunner
 from minigen.generation.compile_child import compilation
+from minigen.generation.compiled_code import ON_STACK, ROOM, _room_on_stack
 from minigen.generation.compiled_runner import FEW, MOST_STEPPED, CompiledRunner
 from minigen.generation.compiling import compile_package
 from minigen.generation.engine import Engine
@@ -239,7 +240,7 @@ def test_steps_of_more_sequences_are_the_network_s_where_it_is_there(compiled: M
 
 def in_float32(layer: Int8Linear, states: torch.Tensor) -> torch.Tensor:
     """Compute as a step does; the layer itself does so in bfloat16, which these random weights blow up."""
-    wide = (layer.codes.float() * layer.scales.float()[:, None]).flatten(1)
+    wide = (layer.codes.float() * layer.scales[:, None]).flatten(1)
     return torch.nn.functional.linear(states, wide, layer.bias)
 
 
@@ -295,6 +296,22 @@ def test_more_threads_than_processors_run_as_they_did(compiled: ModelFiles, monk
     assert early.network.is_loaded
 
 
+def test_room_on_the_stack_is_given_back_and_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch._inductor.codegen.cpp_wrapper_cpu_array_ref as wrapper
+
+    before = getattr(wrapper, ROOM)
+    with suppress(ZeroDivisionError), _room_on_stack():
+        assert getattr(wrapper, ROOM) == ON_STACK
+        raise ZeroDivisionError
+    assert getattr(wrapper, ROOM) == before
+    monkeypatch.delattr(wrapper, ROOM)
+    with _room_on_stack():
+        assert not hasattr(wrapper, ROOM)
+    monkeypatch.setitem(sys.modules, wrapper.__name__, None)
+    with _room_on_stack():
+        pass
+
+
 @pytest.mark.parametrize(("limit", "of_threads"), [(1 << 20, 0), (8 << 20, 512 << 10)])
 def test_where_stacks_are_small_the_plain_loop_runs(
     compiled: ModelFiles, monkeypatch: pytest.MonkeyPatch, limit: int, of_threads: int
@@ -304,7 +321,7 @@ def test_where_stacks_are_small_the_plain_loop_runs(
     model = loaded(compiled)
     assert model.package is None
     reason = f"The compiled step of {compiled.name} needs 2 MB of stack, and there is less"
-    advice = "ulimit -s 8192 gives what is usual"
+    advice = "ulimit -s, or threading.stack_size, gives more"
     assert model.warnings == (f"{reason}; the plain loop runs, with exact weights ({advice}).",)
     with pytest.raises(RunError, match=f"^{reason}; {advice}.$"):
         loaded(compiled, "require")

@@ -13,6 +13,7 @@ from .package_key import most_threads
 from .packages import CODE, OWN, STEP, OpenFolderError, PackageFacts, check_whole, found_package, own_name
 from .safetensors_file import weight_files
 from .sources import ModelFiles
+from .thread_ends import note_thread
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -106,6 +107,7 @@ class Package:
 
         if torch.get_num_threads() > most_threads():
             raise RuntimeError("more threads than the code has room for")
+        note_thread()
         rows = ids.shape[0]
         if rows not in self._steps:
             check_whole(self.facts, (CODE[rows],))

@@ -92,7 +92,7 @@ RANKS = [  # a module imports from ranks above its own line only, or from its ow
         "byte_detokenizers",
         "window_detokenizer",
     },
-    {"package_key", "compile_child"},
+    {"package_key", "compile_child", "thread_ends"},
     {"packages"},
     {"package", "placed_weights"},
     {"bounds", "unlisted", "engine_filters", "cutoffs", "device_draws"},

@@ -296,6 +296,31 @@ def test_more_threads_than_processors_run_as_they_did(compiled: ModelFiles, monk
     assert early.network.is_loaded
 
 
+def test_a_process_ends_in_good_order_right_after_a_thread_that_ran_a_step(compiled: ModelFiles, cache: Path) -> None:
+    """What the code keeps for a thread is freed as that ends, which takes the interpreter."""
+    script = f"""
+import threading
+from pathlib import Path
+from minigen.generation import Engine, SamplingParams
+from minigen.generation.model import load_model
+from minigen.generation.sources import ModelSettings, PathSource
+
+def write():
+    engine = Engine(model, max_running=4)
+    engine.add_request([5], SamplingParams(max_new_tokens=5, temperature=0, ignore_eos=True))
+    while engine.has_unfinished_requests():
+        engine.step()
+
+model = load_model(ModelSettings(sources=(PathSource(Path({str(compiled.path)!r})),), compile="require", device="cpu"))
+thread = threading.Thread(target=write)
+thread.start()
+thread.join()
+"""
+    for _ in range(4):
+        ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_room_on_the_stack_is_given_back_and_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch._inductor.codegen.cpp_wrapper_cpu_array_ref as wrapper
 

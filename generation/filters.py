@@ -32,7 +32,10 @@ def apply_temperature(logits: Tensor, temperature: float | None) -> Tensor:
     if _is_row(logits) and (quotient := _quotient(logits.numpy(), temperature)) is not None:
         return torch.from_numpy(quotient)
     limits, highest = torch.finfo(logits.dtype), logits.amax(-1, keepdim=True)
-    if temperature < LEAST_DIVISOR or (temperature < 1 and bool((highest.abs() > limits.max * temperature).any())):
+    most = limits.max * float(
+        torch.tensor(temperature, dtype=logits.dtype)
+    )  # that can be divided by it as it is rounded
+    if temperature < LEAST_DIVISOR or (temperature < 1 and bool((highest.abs() >= most).any())):
         highest = highest.clamp(min=limits.min)  # a row of nothing but −inf stays as it is
         logits, temperature = logits - highest, max(temperature, LEAST_TEMPERATURE)  # a quotient of at most 0 is safe
     return logits / temperature
@@ -40,10 +43,13 @@ def apply_temperature(logits: Tensor, temperature: float | None) -> Tensor:
 
 def _quotient(row: NDArray[np.float32], temperature: float) -> NDArray[np.float32] | None:
     """Divide a row by a temperature; None where that could be too large a number. In numpy, which is quicker at one."""
-    if temperature < LEAST_DIVISOR or abs(float(row.max())) > np.finfo(np.float32).max * min(temperature, 1.0):
+    divisor = np.float32(temperature)
+    if temperature < LEAST_DIVISOR or abs(float(row.max())) > float(np.finfo(np.float32).max) * min(
+        float(divisor), 1.0
+    ):
         return None
     with np.errstate(over="ignore"):  # far below the highest, where it is −inf then
-        return row / np.float32(temperature)
+        return row / divisor
 
 
 def apply_dynatemp(logits: Tensor, temperature: float, spread: float | None, exponent: float = 1.0) -> Tensor:

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import minigen.generation as f
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
@@ -122,6 +123,20 @@ def test_tiny_temperatures_are_greedy_and_do_not_overflow(temperature: float) ->
     """SMP-1"""
     row = f.apply_temperature(torch.tensor([2e4, 1e4, 0.0, -math.inf]), temperature)
     assert shares(row) == [1, 0, 0, 0]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.floats(0.001, 0.9999), st.sampled_from([-1, 0, 1]), st.booleans())
+def test_a_logit_at_the_edge_of_what_can_be_divided_does_not_overflow(
+    temperature: float, away: int, is_row: bool
+) -> None:
+    """By a temperature that is rounded to float32, as it divides."""
+    edge = np.float32(np.finfo(np.float32).max * float(np.float32(temperature)))
+    edge = np.nextafter(edge, np.float32(math.inf if away > 0 else 0)) if away else edge
+    row = torch.tensor([float(edge), 0.0])
+    found = f.apply_temperature(row if is_row else row[None], temperature).flatten()
+    assert found.max() < math.inf
+    assert found.softmax(-1).tolist() == [1, 0]
 
 
 def test_a_zero_temperature_takes_the_lowest_id_of_a_tie() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -14,9 +14,7 @@ from .escaping import shown_in_cell
 from .json_line import is_unicode, line_of
 from .model_facts import document_of, lines_of
 from .notes import say
-
-if TYPE_CHECKING:
-    from ..generation.sources import ModelFiles, Source
+from .which_model import Revision, Which, files_of, sources_of
 
 app = typer.Typer(
     help="List, fetch, compile, describe and remove model files.\n\nExample: minigen models show smollm2",
@@ -25,20 +23,6 @@ app = typer.Typer(
 )
 
 
-def _model_names(incomplete: str) -> list[str]:
-    """Give the names of presets and cached models, for the shell's completion."""
-    from .inventory import entries
-
-    names = [name for entry in entries() for name in (*entry.presets, entry.name)]
-    return [name for name in dict.fromkeys(names) if name.startswith(incomplete)]
-
-
-Which = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A preset, hub id, folder or .gguf file.", autocompletion=_model_names)
-]
-Revision = Annotated[
-    str | None, typer.Option("--revision", metavar="NAME", help="A hub model's branch, tag or commit.")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Show warnings and errors only.")]
 Offline = Annotated[bool, typer.Option("--offline", help="Use what is on this disk only.")]
@@ -84,7 +68,7 @@ def pull(which: Which = "", revision: Revision = None, quiet: Quiet = False, off
     from .progress import TerminalProgress
 
     progress = TerminalProgress(quiet)
-    files = fetch(_sources(which or presets.DEFAULT, revision), offline=offline, progress=progress)
+    files = fetch(sources_of(which or presets.DEFAULT, revision), offline=offline, progress=progress)
     if files.gguf is None:
         inspect_folder(files.path, trust_remote_code=True)  # nothing of it runs here
         num_bytes = size_on_disk(files.path)
@@ -123,7 +107,7 @@ def compile_model(
     from .progress import TerminalProgress
 
     progress = TerminalProgress(quiet)
-    files = fetch(_sources(which or presets.DEFAULT, revision), offline=offline, progress=progress)
+    files = fetch(sources_of(which or presets.DEFAULT, revision), offline=offline, progress=progress)
     if files.gguf is None:
         inspect_folder(files.path, trust_remote_code=False)
     from ..generation.compiling import compile_package
@@ -143,7 +127,7 @@ def path(which: Which = "", revision: Revision = None) -> None:
     """
     from .. import presets
 
-    files = _files(which or presets.DEFAULT, revision)
+    files = files_of(which or presets.DEFAULT, revision)
     typer.echo(os.fsencode(files.path / files.gguf if files.gguf else files.path))  # the bytes that the system knows
 
 
@@ -157,7 +141,7 @@ def show(which: Which = "", revision: Revision = None, as_json: AsJson = False) 
     from ..generation.describe import describe
     from .compiled_steps import compiled_steps
 
-    files = _files(which or presets.DEFAULT, revision)
+    files = files_of(which or presets.DEFAULT, revision)
     facts, steps = describe(files), compiled_steps(files)
     if as_json:
         _print_json(document_of(facts) | {"compiled": [step.as_json() for step in steps]})
@@ -177,36 +161,12 @@ def rm(which: Which) -> None:
 
     names = [which] if which in {model.name for model in installed()} else []
     if not names:
-        files = _files(which, None)
+        files = files_of(which, None)
         if isinstance(files.source, PathSource):
             raise SourceError(f"{files.path} is not in a cache of minigen's: delete it yourself if it is not needed.")
         names = [files.name]
     for name in names:
         say(f"Removed {name}: {bytes_text(remove(name))} freed.")
-
-
-def _sources(which: str, revision: str | None) -> tuple[Source, ...]:
-    """Give the sources of a preset, by name or file, or the one source that the text names."""
-    from .. import presets
-    from ..generation.errors import SourceError
-    from ..generation.sources import parse_source
-
-    if not which.endswith((".yaml", ".yml")) and which not in {item.name for item in presets.names()}:
-        return (parse_source(which, revision),)
-    if revision is not None:
-        raise SourceError(f"A revision ({revision}) goes with a hub model only, and {which} is a preset.")
-    return presets.load(which).model.sources
-
-
-def _files(which: str, revision: str | None) -> ModelFiles:
-    """Give the files of a model that is on this disk. Raises SourceError for one that is not."""
-    from ..generation.errors import SourceError
-    from ..generation.fetching import locate
-
-    for source in _sources(which, revision):
-        if files := locate(source):
-            return files
-    raise SourceError(f"The model {which} is not on this machine; minigen models pull {which} fetches it.")
 
 
 def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:

@@ -9,7 +9,6 @@ from torch import Tensor
 from transformers import AttentionInterface
 from transformers.cache_utils import (
     Cache,
-    CacheLayerMixin,
     DynamicCache,
     DynamicLayer,
     DynamicSlidingWindowLayer,
@@ -19,6 +18,7 @@ from .attention import Pass, Workspace, attend
 from .blocks import NULL
 from .errors import RunError
 from .plan import Plan
+from .pooled_layer import PooledLayer
 from .pools import Pools, pool_shapes
 
 NAME = "minigen_blocks"
@@ -88,7 +88,7 @@ class BlockCache:
                 pool[target] = pool[source]
 
 
-class BlockLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the library's class hook has no types
+class BlockLayer(PooledLayer):
     """Keys `(blocks, key heads, dim, block_size)` and values `(blocks, key heads, block_size, dim)` of one layer."""
 
     is_sliding = False
@@ -133,18 +133,6 @@ class BlockLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the libra
         for pool, states in ((self.keys.transpose(-1, -2), key_states), (self.values, value_states)):
             pool.flatten(0, 1).index_put_((parts, offsets), states.flatten(0, 2))
         return key_states, value_states
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Give no past: the plan knows it."""
-        return query_length, 0
-
-    def get_seq_length(self) -> int:
-        """Give 0: positions come with the pass."""
-        return 0
-
-    def get_max_length(self) -> int:
-        """Give −1: there is no limit to one sequence but the pool's."""
-        return -1
 
 
 _ATTENTION = (DynamicLayer, DynamicSlidingWindowLayer)

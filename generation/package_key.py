@@ -26,6 +26,7 @@ _TEXT_FILES: Final = ("tokenizer*", "special_tokens*", "chat_template*", "genera
 _SOURCES: Final = (
     "step.py",
     "step_attention.py",
+    "pooled_layer.py",
     "pools.py",
     "narrow_layers.py",
     "compile_process.py",

@@ -116,7 +116,7 @@ class Sampler:
     @property
     def leaves_draws(self) -> bool:
         """Whether draws can be made elsewhere: of temperature, top_k, top_p, min_p alone, with no row to tell of."""
-        return self._is_short and not self._changes_scores and not self.inspection.shows_rows
+        return self._is_short and not self._changes_scores and not self.inspection.tells_more
 
     @property
     def next_number(self) -> float:

@@ -9,18 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import AttentionInterface
-from transformers.cache_utils import CacheLayerMixin
 
 from .attention import check_asked, check_window
 from .narrow_layers import LANES, realized
 from .package_key import BLOCK_SIZE
+from .pooled_layer import PooledLayer
 
 NAME = "minigen_step"
 PIECES = 4  # of a block of keys, or of the numbers of a value, that are summed side by side
 SUMS = (4, 3, 2, 5, 7, 1)  # how many queries of a key head are, the first of these that divides their number
 
 
-class StepLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the library's class hook has no types
+class StepLayer(PooledLayer):  # type: ignore[no-untyped-call]  # as there
     """The pool of one layer during a step: new keys and values are written, which are not read back."""
 
     is_compileable = True
@@ -43,18 +43,6 @@ class StepLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the librar
         places = self._parts * BLOCK_SIZE + self._offsets
         self.values.view(-1, wide).index_copy_(0, places.flatten(), value_states.reshape(-1, wide))
         return key_states, value_states
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """Give no past: the tables know it."""
-        return query_length, 0
-
-    def get_seq_length(self) -> int:
-        """Give 0: positions come with the step."""
-        return 0
-
-    def get_max_length(self) -> int:
-        """Give −1: there is no limit but the pool's."""
-        return -1
 
 
 class Tables:

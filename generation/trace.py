@@ -90,14 +90,14 @@ class Inspection:
     is_measured: bool = True  # how likely the token was: without it rank is 0, and logprob and entropy are NaN
 
     @property
-    def shows_rows(self) -> bool:
+    def tells_more(self) -> bool:
         """Whether it tells more than of the token itself."""
         return bool(self.num_candidates or self.has_stages or self.num_leading)
 
     def __post_init__(self) -> None:
         for name in ("num_candidates", "num_leading"):
             object.__setattr__(self, name, int(Range(int, 0).check(name, getattr(self, name))))
-        if self.shows_rows:
+        if self.tells_more:
             object.__setattr__(self, "is_measured", True)
 
 

@@ -14,6 +14,7 @@ GATES = {
     "cache",
     "gguf_model",
     "narrow_layers",
+    "pooled_layer",
     "quiet",
     "step",
     "step_attention",
@@ -62,7 +63,7 @@ def test_transformers_has_few_gates(path: Path) -> None:
 
 RANKS = [  # a module imports from ranks above its own line only, or from its own line
     {"collection", "errors", "progress", "quiet"},
-    {"ranges", "orders", "narrow_layers", "weight_cost"},
+    {"ranges", "orders", "narrow_layers", "pooled_layer", "weight_cost"},
     {
         "about",
         "params",

@@ -35,9 +35,11 @@ def apply_temperature(logits: Tensor, temperature: float | None) -> Tensor:
     most = limits.max * float(
         torch.tensor(temperature, dtype=logits.dtype)
     )  # that can be divided by it as it is rounded
-    if temperature < LEAST_DIVISOR or (temperature < 1 and bool((highest.abs() >= most).any())):
+    is_large = (highest.abs() >= most) | (temperature < LEAST_DIVISOR)
+    if temperature < 1 and bool(is_large.any()):
         highest = highest.clamp(min=limits.min)  # a row of nothing but −inf stays as it is
-        logits, temperature = logits - highest, max(temperature, LEAST_TEMPERATURE)  # a quotient of at most 0 is safe
+        logits = logits - torch.where(is_large, highest, 0.0)  # a quotient of at most 0 is safe
+        temperature = max(temperature, LEAST_TEMPERATURE)
     return logits / temperature
 
 

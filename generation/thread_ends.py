@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-PATIENCE = 2.0  # seconds for all of them
+PATIENCE = 0.5  # seconds for all of them
 
 _ids: set[int] = set()  # of the system's threads
 
@@ -23,10 +23,11 @@ def note_thread() -> None:
 
 @atexit.register
 def wait_for_ends() -> None:
-    """Wait until those that have done their work are gone; some may go on, and are ended with the process."""
+    """Wait until those that have done their work are gone; of others than Python's nobody knows, so they may all be."""
     if sys.platform != "linux":  # where nothing is kept
         return
     end = time.monotonic() + PATIENCE
-    going = {thread.native_id for thread in threading.enumerate()}
+    foreign = getattr(threading, "_DummyThread", ())  # stands for one that Python did not start, to the end
+    going = {thread.native_id for thread in threading.enumerate() if not isinstance(thread, foreign)}
     while any(Path(f"/proc/self/task/{each}").exists() for each in _ids - going) and time.monotonic() < end:
         time.sleep(0.001)

@@ -139,6 +139,11 @@ def test_a_logit_at_the_edge_of_what_can_be_divided_does_not_overflow(
     assert found.softmax(-1).tolist() == [1, 0]
 
 
+def test_a_row_at_the_edge_leaves_the_others_as_they_are() -> None:
+    rows = torch.tensor([[1.0, 2.0, 3.0], [3e38, 1.0, 0.0]])
+    assert f.apply_temperature(rows, 0.5)[0].tolist() == [2, 4, 6]
+
+
 def test_a_zero_temperature_takes_the_lowest_id_of_a_tie() -> None:
     assert kept(f.apply_temperature(torch.tensor([1.0, 3.0, 3.0]), 0)) == [1]
 

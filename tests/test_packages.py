@@ -296,7 +296,10 @@ def test_more_threads_than_processors_run_as_they_did(compiled: ModelFiles, monk
     assert early.network.is_loaded
 
 
-def test_a_process_ends_in_good_order_right_after_a_thread_that_ran_a_step(compiled: ModelFiles, cache: Path) -> None:
+@pytest.mark.parametrize("start", ["Thread(target=work).start()", "_start_new_thread(work, ())"])
+def test_a_process_ends_in_good_order_right_after_a_thread_that_ran_a_step(
+    compiled: ModelFiles, cache: Path, start: str
+) -> None:
     """What the code keeps for a thread is freed as that ends, which takes the interpreter."""
     script = f"""
 import threading
@@ -312,9 +315,14 @@ def write():
         engine.step()
 
 model = load_model(ModelSettings(sources=(PathSource(Path({str(compiled.path)!r})),), compile="require", device="cpu"))
-thread = threading.Thread(target=write)
-thread.start()
-thread.join()
+is_done = threading.Event()
+
+def work():
+    write()
+    is_done.set()
+
+threading.{start}
+is_done.wait()
 """
     for _ in range(4):
         ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -29,10 +29,8 @@ from .package_key import MOST_ROWS
 from .packages import own_name
 from .placed_weights import placed
 from .quiet import quiet_libraries
-from .safetensors_file import read_weight_facts
 from .transformers_gate import load_weights, read_config, read_tokenizer
 
-_DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 _TRACED = "traced.safetensors"  # constants of the step for several rows, on their way between the processes
 
 
@@ -124,9 +122,9 @@ def _constants(network: Any, weights: str, code: Code, wide: Code) -> dict[str, 
 
 
 def _loaded(model: Path) -> tuple[Any, Sequence[str]]:
-    """Load a network in the type of its weights, with notes on these."""
+    """Load a network with notes on its weights: in float32, for what it holds beside them was not saved in another."""
     config = read_config(model, trust_remote_code=False)
-    network, notes = load_weights(model, config, device="cpu", dtype=_dtype(model), trust_remote_code=False)
+    network, notes = load_weights(model, config, device="cpu", dtype="float32", trust_remote_code=False)
     if rotary_type_of(network.config) == "dynamic":
         raise RunError("its rotary positions depend on the length of the text")
     return network, notes
@@ -134,12 +132,15 @@ def _loaded(model: Path) -> tuple[Any, Sequence[str]]:
 
 def _narrowed(network: Any, model: Path, weights: str) -> dict[str, float] | None:
     """Make the layers of a network narrow; give its perplexity before and after where that changes the weights."""
-    from .narrow_layers import LANES, Int8Linear, filled_network, make_narrow
+    from .narrow_layers import Int8Linear, filled_network, make_narrow
+    from .twelve_bits import LANES
     from .weight_cost import perplexity, reference_ids
 
-    make_narrow(network.eval(), weights="exact")
+    network.eval()
     if weights == "exact":
+        make_narrow(network, weights=weights)
         return None
+    make_narrow(network, weights="saved")
     tokenizer = read_tokenizer(model, trust_remote_code=False)
     wrapped = Model.wrap(network, tokenizer)
     passages = reference_ids(tokenizer, wrapped.window, wrapped.vocab_size)
@@ -151,12 +152,6 @@ def _narrowed(network: Any, model: Path, weights: str) -> dict[str, float] | Non
     if perplexity(again, passages[:1]) != perplexity(network, passages[:1]):
         raise RunError("its network cannot be put together again around other weights")
     return {"exact": exact, "package": perplexity(network, passages)}
-
-
-def _dtype(model: Path) -> str:
-    """Give the type that a folder's weights are in, so that the step computes with the numbers as they were saved."""
-    found = {_DTYPES.get(name, "float32") for name in read_weight_facts(model).dtypes}
-    return found.pop() if len(found) == 1 else "float32"
 
 
 def _light(model: Path, network: Any, notes: Sequence[str]) -> Mapping[str, Any] | None:

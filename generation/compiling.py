@@ -14,6 +14,7 @@ from .package_key import key_of
 from .packages import (
     FACTS,
     FILES,
+    OWN,
     OpenFolderError,
     PackageFacts,
     check_private,
@@ -22,6 +23,7 @@ from .packages import (
     folder_for,
     found_package,
     read_facts,
+    stamp_of,
 )
 from .progress import SILENT, Progress, phase
 from .sources import ModelFiles
@@ -57,7 +59,7 @@ def compile_package(files: ModelFiles, *, weights: str = "exact", progress: Prog
 
 def _make(files: ModelFiles, weights: str, aside: Path, progress: Progress) -> None:
     """Compile into `aside/model`, which the store puts into its place."""
-    began = time.monotonic()
+    began, key = time.monotonic(), dict(key_of(files, weights))  # of what it is made of, whatever changes meanwhile
     folder, scratch = aside / "model", aside / "scratch"
     folder.mkdir(mode=0o700)
     scratch.mkdir(mode=0o700)
@@ -70,9 +72,10 @@ def _make(files: ModelFiles, weights: str, aside: Path, progress: Progress) -> N
         "model": files.name,
         "model_folder": str(files.path.resolve()),
         "weights": weights,
-        "key": dict(key_of(files, weights)),
+        "key": key,
         "build_seconds": round(time.monotonic() - began, 1),
         "digests": {name: digest_of(folder / name) for name in FILES},
+        "stamp": stamp_of(folder / OWN),
         **made,
     }
     (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")

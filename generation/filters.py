@@ -43,15 +43,24 @@ def apply_temperature(logits: Tensor, temperature: float | None) -> Tensor:
     return logits / temperature
 
 
+def has_quotients(row: NDArray[np.float32], temperature: float) -> bool:
+    """Tell whether each of a row's scores can be divided by a temperature, and none is −inf."""
+    most = _most_divided(temperature)
+    return -most <= float(row.min()) and float(row.max()) <= most
+
+
+def _most_divided(temperature: float) -> float:
+    """Give the largest score that can be divided by a temperature; a negative number where none is to be."""
+    most = float(np.finfo(np.float32).max) * min(float(np.float32(temperature)), 1.0)
+    return most if temperature >= LEAST_DIVISOR else -1.0
+
+
 def _quotient(row: NDArray[np.float32], temperature: float) -> NDArray[np.float32] | None:
     """Divide a row by a temperature; None where that could be too large a number. In numpy, which is quicker at one."""
-    divisor = np.float32(temperature)
-    if temperature < LEAST_DIVISOR or abs(float(row.max())) > float(np.finfo(np.float32).max) * min(
-        float(divisor), 1.0
-    ):
+    if abs(float(row.max())) > _most_divided(temperature):
         return None
     with np.errstate(over="ignore"):  # far below the highest, where it is −inf then
-        return row / divisor
+        return row / np.float32(temperature)
 
 
 def apply_dynatemp(logits: Tensor, temperature: float, spread: float | None, exponent: float = 1.0) -> Tensor:

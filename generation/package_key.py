@@ -14,7 +14,7 @@ from typing import Any, Final
 from .safetensors_file import weight_files
 from .sources import ModelFiles
 
-FORMAT: Final = 2  # of a package's folder
+FORMAT: Final = 3  # of a package's folder
 BLOCK_SIZE: Final = 64  # tokens of a block in the pools that a step reads
 MOST_ROWS: Final = 4  # sequences that read a token at once; for the sums of more a processor has no registers
 FLAGS: Final[Mapping[str, Any]] = {  # of the compiler
@@ -29,6 +29,7 @@ _SOURCES: Final = (
     "pooled_layer.py",
     "pools.py",
     "narrow_layers.py",
+    "twelve_bits.py",
     "compile_process.py",
     "compiled_code.py",
     "placed_weights.py",

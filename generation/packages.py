@@ -62,6 +62,7 @@ class PackageFacts:
     constants: Mapping[str, Mapping[str, str]]  # by file, the names in the graph: what each is called there
     model_folder: Path
     digests: Mapping[str, str]  # sha256 of its files
+    stamp: str  # of its weights, as stamp_of gives it
     light: Light | None  # what stands for transformers, where it was found to be the same
     pools: Sequence[tuple[int, int]]  # key heads and dim of the keys of every layer, then of the values
     perplexity: Perplexity | None  # what the weights cost; None where they are the exact ones
@@ -116,6 +117,7 @@ def read_facts(folder: Path) -> PackageFacts:
             constants={str(file): dict(names) for file, names in told["constants"].items()},
             model_folder=Path(told["model_folder"]),
             digests={name: str(told["digests"].get(name, "")) for name in FILES},  # "" is of no file
+            stamp=str(told["stamp"]),
             light=None if told["light"] is None else _light(told["light"]),
             pools=[(_count(heads), _count(dim)) for heads, dim in told["pools"]],
             perplexity=None if told.get("perplexity") is None else _perplexity(told["perplexity"]),
@@ -160,6 +162,21 @@ def check_whole(facts: PackageFacts, names: Sequence[str] = FILES) -> None:
     """Raise RunError for a package with a file, of those named, that is not the one that was made."""
     if any(digest_of(facts.folder / name) != facts.digests[name] for name in names):
         raise RunError(f"The compiled step in {facts.folder} is damaged")
+
+
+def check_weights(facts: PackageFacts) -> None:
+    """Raise RunError for weights that are not those that were made; they are read, which is long, if moved since."""
+    if stamp_of(facts.folder / OWN) != facts.stamp:
+        check_whole(facts, [OWN])
+
+
+def stamp_of(path: Path) -> str | None:
+    """Give what changes with a file, its size and time; None for one that is not there."""
+    try:
+        told = path.stat()
+    except OSError:
+        return None
+    return f"{told.st_size} {told.st_mtime_ns}"
 
 
 def digest_of(path: Path) -> str | None:

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from .arrangement import filter_stages
-from .filters import apply_temperature
-from .leading import leading_ids
+from .filters import apply_temperature, has_quotients
+from .leading import leading_ids, leading_quotients
 from .params import SamplingParams
 from .row_probs import probs_of_row, shares_of
 from .survivors import Left, Ranked
+from .weights import Scores
 
 SHORT = frozenset({"temperature", "top_k", "top_p", "min_p"})
 
@@ -39,14 +40,8 @@ def is_short(params: SamplingParams) -> bool:
 
 def short_left(scores: Tensor, params: SamplingParams) -> list[tuple[str, Left]]:
     """Give what each of the four that is on leaves of a row `(vocab,)`, float32 on the CPU."""
-    left, stages = Left(scores.numpy()), []
-    if params.temperature != 1:
-        left = Left(apply_temperature(scores, params.temperature).numpy())
-        stages.append(("temperature", left))
-    if params.top_k > 0:
-        if params.top_k < len(left.scores):
-            left = Left(left.scores, leading_ids(torch.from_numpy(left.scores), params.top_k).numpy())
-        stages.append(("top_k", left))
+    stages = _leading_left(scores, params)
+    left = stages[-1][1] if stages else Left(scores.numpy())
     if params.top_p < 1:
         left = _keep_mass(left, params.top_p)
         stages.append(("top_p", left))
@@ -54,6 +49,25 @@ def short_left(scores: Tensor, params: SamplingParams) -> list[tuple[str, Left]]
         left = _keep_near(left, params.min_p)
         stages.append(("min_p", left))
     return stages
+
+
+def _leading_left(scores: Tensor, params: SamplingParams) -> list[tuple[str, Left]]:
+    """Give what temperature and top_k leave, as far as they are on; together they divide no more than is left."""
+    row, count = scores.numpy(), params.top_k
+    if params.temperature == 1:
+        return [("top_k", _leading_of(row, count))] if count > 0 else []
+    if 0 < count < len(row) and has_quotients(row, params.temperature):
+        ids, quotients = leading_quotients(row, np.float32(params.temperature), count)
+        divided = np.full(len(row), -np.inf, np.float32)
+        divided[ids] = quotients
+        return [("temperature", Left(row)), ("top_k", Left(divided, ids))]  # what is left is the same before a division
+    divided = apply_temperature(scores, params.temperature).numpy()
+    stages = [("temperature", Left(divided))]
+    return [*stages, ("top_k", _leading_of(divided, count))] if count > 0 else stages
+
+
+def _leading_of(row: Scores, count: int) -> Left:
+    return Left(row, leading_ids(torch.from_numpy(row), count).numpy()) if count < len(row) else Left(row)
 
 
 def _keep_mass(left: Left, mass: float) -> Left:

@@ -11,9 +11,10 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from .attention import check_asked, check_window
-from .narrow_layers import LANES, realized
+from .narrow_layers import realized
 from .package_key import BLOCK_SIZE
 from .pooled_layer import PooledLayer
+from .twelve_bits import LANES
 
 NAME = "minigen_step"
 PIECES = 4  # of a block of keys, or of the numbers of a value, that are summed side by side
@@ -53,7 +54,7 @@ class Tables:
         self._places = torch.arange(tables.shape[1] * BLOCK_SIZE).view(-1, BLOCK_SIZE)
 
     def hidden(self, window: int | None) -> Tensor:
-        """Give where a row does not see a key: `(rows, blocks, 1, 1, PARTS, 1, block_size / PIECES)`."""
+        """Give where a row does not see a key: `(rows, blocks, 1, 1, PIECES, 1, block_size / PIECES)`."""
         is_hidden = self._places > self._positions
         if window is not None:
             is_hidden = is_hidden | (self._places <= self._positions - window)
@@ -103,7 +104,7 @@ def attend(
     pieces = values.chunk(_num_pieces(wide), -1)
     partial = _side_by_side([(weight * piece).sum((4, 5)) for weight in weighing for piece in pieces], sums)
     summed = realized(partial).sum(1).transpose(3, 4).reshape(1, rows, heads, wide)
-    return realized(summed / realized(total).view(1, rows, heads, 1)), None
+    return summed / realized(total).view(1, rows, heads, 1), None
 
 
 def _weighed(scores: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -16,8 +16,10 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     best = min(edits, key=lambda name: (edits[name], name), default=None)
     if best is not None and edits[best] <= min(MAX_EDITS, len(wanted) - 1):
         return words[best]
-    starting = sorted(name for name in words if name.startswith(wanted))
-    matches = starting or get_close_matches(wanted, words, n=1)
+    for length in range(len(wanted), len(wanted) // 2, -1):
+        if starting := sorted(name for name in words if name.startswith(wanted[:length])):
+            return words[starting[0]]
+    matches = get_close_matches(wanted, words, n=1)
     return words[matches[0]] if matches else None
 
 

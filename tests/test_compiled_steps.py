@@ -19,7 +19,7 @@ from minigen.cli.reporting import settings_text
 from minigen.cli.samples import Run
 from minigen.generation.model import Model
 from minigen.generation.package_key import key_of
-from minigen.generation.packages import FACTS, FILES, digest_of, folder_for
+from minigen.generation.packages import FACTS, FILES, OWN, digest_of, folder_for, stamp_of
 from minigen.generation.progress import bytes_text
 from minigen.generation.sources import ModelFiles, PathSource
 from stubs import byte_tokenizer, tiny_model
@@ -56,6 +56,7 @@ def put_package(files: ModelFiles, weights: str, *, perplexity: Mapping[str, flo
         "key": dict(key_of(files, weights)),
         "build_seconds": 84.2,
         "digests": {name: digest_of(folder / name) for name in FILES},
+        "stamp": stamp_of(folder / OWN),
         "constants": {},
         "light": None,
         "pools": [],

@@ -63,7 +63,8 @@ def test_transformers_has_few_gates(path: Path) -> None:
 
 RANKS = [  # a module imports from ranks above its own line only, or from its own line
     {"collection", "errors", "progress", "quiet"},
-    {"ranges", "orders", "narrow_layers", "pooled_layer", "weight_cost"},
+    {"ranges", "orders", "twelve_bits", "pooled_layer", "weight_cost"},
+    {"narrow_layers"},
     {
         "about",
         "params",

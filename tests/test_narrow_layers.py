@@ -7,43 +7,50 @@ import torch
 from hypothesis import given, settings, strategies as st
 from minigen.generation.errors import RunError
 from minigen.generation.narrow_layers import (
-    LANES,
     MOST,
     Int8Linear,
     NarrowEmbedding,
     NarrowLinear,
+    TwelveBitLinear,
     make_narrow,
     quantised,
     realized,
 )
+from minigen.generation.twelve_bits import LANES, taken_apart
 from minigen.generation.weight_cost import perplexity, reference_ids
 from stubs import byte_tokenizer, tiny_model
 from torch import Tensor, nn
 
 
-def widened(codes: Tensor, scales: Tensor) -> Tensor:
-    return (codes.double() * scales.double()[:, None]).flatten(1)
+def widened(codes: Tensor, scales: Tensor, units: Tensor) -> Tensor:
+    return (codes.double() * scales.double()[:, None]).flatten(1) * units.double()[:, None]
+
+
+def widened_weight(layer: Int8Linear) -> Tensor:
+    return widened(layer.codes, layer.scales, layer.units)
 
 
 @settings(deadline=None)
 @given(st.integers(1, 5), st.integers(1, 6), st.integers(0, 2**31), st.sampled_from([1e-30, 1e-3, 1.0, 1e4]))
 def test_a_number_in_eight_bits_is_half_a_step_away_at_most(out: int, groups: int, seed: int, size: float) -> None:
-    """A step is the scale: the 127th part of the largest of its numbers, but for the rounding of a bfloat16."""
+    """A step is the scale: the 127th part of the largest of its numbers, rounded to units of the row."""
     weight = torch.randn(out, groups * LANES, generator=torch.Generator().manual_seed(seed)) * size
-    codes, scales = quantised(weight)
+    codes, scales, units = quantised(weight)
     assert (codes.shape, codes.dtype) == ((out, groups, LANES), torch.int8)
-    assert (scales.shape, scales.dtype) == ((out, LANES), torch.float32)
-    assert scales.equal(scales.bfloat16().float()), "a product in bfloat16 has the same ones"
+    assert (scales.shape, scales.dtype) == ((out, LANES), torch.uint8)
+    assert (units.shape, units.dtype) == ((out,), torch.float32)
     assert int(codes.abs().max()) <= MOST
-    largest = weight.unflatten(1, (-1, LANES)).abs().amax(1)
-    torch.testing.assert_close(scales, largest / MOST, rtol=2**-8, atol=0)
-    away = (widened(codes, scales) - weight.double()).abs().unflatten(1, (-1, LANES)).amax(1)
-    assert bool((away <= scales.double() * (0.5 + MOST * 2**-8)).all())
+    steps = scales.double() * units.double()[:, None]
+    largest = weight.double().unflatten(1, (-1, LANES)).abs().amax(1)
+    half = units.double()[:, None] / 2
+    assert bool((((steps - largest / MOST).abs() <= half * (1 + 1e-3)) | (scales == 1)).all())
+    torch.testing.assert_close(units.double(), largest.amax(1) / MOST / 255, rtol=1e-6, atol=0)
+    away = (widened(codes, scales, units) - weight.double()).abs().unflatten(1, (-1, LANES)).amax(1)
+    assert bool((away <= steps * (0.5 + 1e-4) + MOST * half).all()), "half a step, or what the scale falls short"
 
 
 def test_nothing_is_still_nothing_in_eight_bits() -> None:
-    codes, scales = quantised(torch.zeros(2, LANES))
-    assert bool((widened(codes, scales) == 0).all())
+    assert bool((widened(*quantised(torch.zeros(2, LANES))) == 0).all())
 
 
 @pytest.mark.parametrize("has_bias", [True, False])
@@ -58,7 +65,7 @@ def test_a_layer_computes_with_its_weights(rows: int, has_bias: bool) -> None:
         narrow.double(), states.double() @ linear.weight.double().t() + bias, rtol=1e-5, atol=1e-5
     )
     small = Int8Linear(linear.weight, linear.bias)
-    expected = states.double() @ widened(small.codes, small.scales).t() + bias
+    expected = states.double() @ widened_weight(small).t() + bias
     torch.testing.assert_close(small(states).double(), expected, rtol=0.02, atol=0.02)
 
 
@@ -67,10 +74,17 @@ def test_a_step_sums_what_a_product_gives(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
     linear, states = nn.Linear(96, 10), torch.randn(1, 3, 96)
     small = Int8Linear(linear.weight, linear.bias)
-    for layer, weight in ((NarrowLinear(linear.weight, linear.bias), linear.weight.double()), (small, None)):
-        wide = widened(small.codes, small.scales) if weight is None else weight
-        expected = states.double() @ wide.t() + linear.bias.double()
-        torch.testing.assert_close(layer(states).double(), expected, rtol=1e-5, atol=1e-5)
+    half = linear.weight.detach().bfloat16()
+    parts = taken_apart(half)
+    assert parts is not None
+    for layer, weight in (
+        (NarrowLinear(linear.weight, linear.bias), linear.weight.double()),
+        (TwelveBitLinear(parts, linear.bias), half.double()),
+        (small, widened_weight(small)),
+    ):
+        expected = states.double() @ weight.t() + linear.bias.double()
+        for some in (states, states[:, :1]):
+            torch.testing.assert_close(layer(some).double(), expected[:, : some.shape[1]], rtol=1e-5, atol=1e-5)
     assert torch.equal(realized(states), states)
 
 
@@ -80,9 +94,9 @@ def test_rows_that_do_not_part_evenly_keep_their_exact_weights() -> None:
     assert [type(child) for child in network] == [NarrowLinear, Int8Linear, NarrowEmbedding]
 
 
-def test_exact_layers_can_become_those_in_eight_bits() -> None:
+def test_saved_layers_can_become_those_in_eight_bits() -> None:
     network = tiny_model("gpt2", vocab_size=300)
-    make_narrow(network, weights="exact")
+    make_narrow(network, weights="saved")
     make_narrow(network, weights="int8")
     kinds = {type(module) for module in network.modules()}
     assert Int8Linear in kinds

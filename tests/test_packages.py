@@ -30,15 +30,17 @@ from minigen.generation.fetching import locate
 from minigen.generation.light_tokenizer import LightTokenizer
 from minigen.generation.model import Model, load_model
 from minigen.generation.narrow_layers import Int8Linear
+from minigen.generation.package import package_for
 from minigen.generation.package_key import BLOCK_SIZE, MOST_ROWS
 from minigen.generation.packages import FACTS, STEP, WIDE, check_whole, found_package
 from minigen.generation.params import SamplingParams
 from minigen.generation.pools import bytes_per_block
 from minigen.generation.prompt import encode_chat
 from minigen.generation.sequence import Work
-from minigen.generation.sources import ModelFiles, ModelSettings, PathSource
+from minigen.generation.sources import HubSource, ModelFiles, ModelSettings, PathSource, Source, WheelSource
 from minigen.generation.trace import Output
 from processes import COMMAND
+from safetensors import safe_open
 from stubs import byte_tokenizer, tiny_model
 from test_batching import check_as_alone, outputs_alone, params as any_params, played
 
@@ -137,7 +139,8 @@ def held_to_the_network(engine: Engine) -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("kind", ["gpt2", "qwen2", "mistral", "gemma"])
 def test_a_compiled_step_writes_what_the_network_writes(cache: Path, tmp_path: Path, kind: str) -> None:
-    files = saved(tmp_path, tiny_model(kind, vocab_size=300))
+    network = tiny_model(kind, vocab_size=300)
+    files = saved(tmp_path, network if kind == "mistral" else network.bfloat16())
     assert compile_package(files).weights == "exact"
     fast, slow = loaded(files, "require"), loaded(files, "never")
     assert isinstance(Engine(fast, max_running=1).runner, CompiledRunner)
@@ -153,8 +156,11 @@ def test_weights_keep_their_type_and_sums_are_in_float32(compiled: ModelFiles) -
     fast, slow = loaded(compiled, "require"), loaded(compiled, "never")
     facts = found_package(compiled, "exact")
     assert facts is not None
-    assert set(facts.constants) == {"model.safetensors", "weights.safetensors"}, "most are read where they are"
-    assert (facts.folder / "weights.safetensors").stat().st_size < 2000
+    assert "network.model.embed_tokens.weight" in facts.constants["model.safetensors"], "it is read where it is"
+    with safe_open(facts.folder / packages.OWN, "pt") as file:
+        shapes = [file.get_tensor(name).shape for name in facts.constants[packages.OWN] if name.endswith("codes")]
+    assert len(shapes) > 6, "most of the linear layers whose rows part into 32"
+    assert {shape[1:] for shape in shapes} == {(1, 3, 16)}
     assert texts(fast) == texts(slow)
     assert texts(fast, max_running=4) == texts(slow)
 
@@ -240,7 +246,7 @@ def test_steps_of_more_sequences_are_the_network_s_where_it_is_there(compiled: M
 
 def in_float32(layer: Int8Linear, states: torch.Tensor) -> torch.Tensor:
     """Compute as a step does; the layer itself does so in bfloat16, which these random weights blow up."""
-    wide = (layer.codes.float() * layer.scales[:, None]).flatten(1)
+    wide = (layer.codes.float() * layer.scales.float()[:, None]).flatten(1) * layer.units[:, None]
     return torch.nn.functional.linear(states, wide, layer.bias)
 
 
@@ -371,9 +377,9 @@ def test_eight_bits_that_are_not_there_are_told_and_the_exact_weights_taken(comp
     assert model.package is None
     assert model.warnings == (
         f"{compiled.name} has no compiled step in int8; the plain loop runs, with exact weights "
-        "(minigen models compile --weights int8 makes one).",
+        f"(minigen models compile {compiled.path} --weights int8 makes one).",
     )
-    with pytest.raises(RunError, match="has no compiled step in int8; minigen models compile --weights int8 makes one"):
+    with pytest.raises(RunError, match=f"in int8; minigen models compile {compiled.path} --weights int8"):
         loaded(compiled, "require", weights="int8")
 
 
@@ -442,7 +448,7 @@ def test_a_model_that_was_never_compiled_says_nothing(cache: Path, tmp_path: Pat
     files = saved(tmp_path, tiny_model(vocab_size=300))
     model = loaded(files)
     assert (model.package, model.warnings) == (None, ())
-    with pytest.raises(RunError, match=r"has no compiled step; minigen models compile makes one\.$"):
+    with pytest.raises(RunError, match=rf"has no compiled step; minigen models compile {files.path} makes one\.$"):
         loaded(files, "require")
 
 
@@ -482,8 +488,9 @@ def test_a_package_of_anything_else_is_left_alone(copied: tuple[ModelFiles, Path
     model = loaded(files)
     assert model.package is None
     expected = f"The compiled step of {files.name} was made for another {name}; "
-    assert model.warnings == (f"{expected}the plain loop runs, with exact weights (minigen models compile makes one).",)
-    with pytest.raises(RunError, match=f"^{expected}minigen models compile makes one.$"):
+    advice = f"minigen models compile {files.path} makes one"
+    assert model.warnings == (f"{expected}the plain loop runs, with exact weights ({advice}).",)
+    with pytest.raises(RunError, match=f"^{expected}{advice}.$"):
         loaded(files, "require")
     assert loaded(files, "never").warnings == ()
 
@@ -691,6 +698,23 @@ def test_a_step_for_several_rows_that_fails_is_made_by_the_network_and_one_row_g
     assert widths == [1, *[MOST_ROWS] * 5, *[1] * 20], "a prompt of one token is read alone"
 
 
+@pytest.mark.parametrize(
+    ("source", "weights", "command"),
+    [
+        (PathSource(Path("a b")), "exact", "minigen models compile 'a b'"),
+        (HubSource("org/name", "v1"), "int8", "minigen models compile org/name --revision v1 --weights int8"),
+        (HubSource("org/name"), "exact", "minigen models compile org/name"),
+        (WheelSource("name==1", "a.gguf", "0" * 64), "int8", "minigen models compile --weights int8"),
+    ],
+)
+def test_what_would_make_a_package_is_a_command_that_can_be_pasted(
+    cache: Path, tmp_path: Path, source: Source, weights: str, command: str
+) -> None:
+    files = ModelFiles(path=tmp_path, gguf=None, source=source, name="it")
+    with pytest.raises(RunError, match=f"; {command} makes one.$"):
+        package_for(files, "require", weights=weights, device="cpu", dtype="float32")
+
+
 def test_a_gguf_file_and_odd_models_say_that_they_cannot_be_compiled(cache: Path, tmp_path: Path) -> None:
     from transformers import BloomConfig, BloomForCausalLM
 
@@ -795,11 +819,11 @@ def test_the_commands_tell_of_a_compiled_step(
     changed_key(folder, "torch")
     assert main([*run, "--compile", "require"]) == 1
     sentence = f"The compiled step of {files.name} was made for another torch"
-    assert capsys.readouterr().err == f"minigen: {sentence}; minigen models compile makes one.\n"
+    assert capsys.readouterr().err == f"minigen: {sentence}; minigen models compile {files.path} makes one.\n"
     assert main(run) == 0
     shown = capsys.readouterr()
     assert shown.out == text
-    advice = "the plain loop runs, with exact weights (minigen models compile makes one)."
+    advice = f"the plain loop runs, with exact weights (minigen models compile {files.path} makes one)."
     assert shown.err == f"minigen: warning: {sentence}; {advice}\n"
     assert main(["models", "show", str(files.path), "--json"]) == 0
     [step] = json.loads(capsys.readouterr().out)["compiled"]

@@ -574,6 +574,7 @@ def test_a_misspelt_key_finds_its_word() -> None:
             assert nearest(doubled, names) == name
     assert nearest("max_tokens", names) == "max_new_tokens"
     assert nearest("Top-K", names) == "top_k"
+    assert nearest("tempp", names) == "temperature", "rather than top_p"
     assert nearest("xyzzy", names) is None
 
 

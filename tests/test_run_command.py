@@ -207,7 +207,7 @@ def test_weights_that_no_compiled_step_has_are_not_said_to_be_used(
     out, err = capsys.readouterr()
     origin = "no compiled step with int8 weights is in use"
     assert json.loads(out)["settings"]["weights"] == {"value": "exact", "origin": origin}
-    assert "minigen models compile --weights int8" in err
+    assert f"minigen models compile {folder} --weights int8" in err
     assert run_raw(folder, "-t", "0", "--weights", "int8", "--compile", "require") == 1
 
 

@@ -13,7 +13,7 @@ from minigen.generation.trace import UNINSPECTED, UNMEASURED, Draw, Inspection
 LISTED = Inspection(num_candidates=7)
 STAGED = replace(LISTED, has_stages=True)  # which tells of the rows between, so that the stages run one by one
 
-shapes = st.sampled_from(["normal", "flat", "ties", "peaked", "huge", "tiny", "banned"])
+shapes = st.sampled_from(["normal", "flat", "ties", "peaked", "huge", "tiny", "least", "close", "banned"])
 params = st.builds(
     SamplingParams,
     temperature=st.sampled_from([0.0, 1e-6, 0.005, 0.3, 0.8, 1.0, 1.7, 50.0]),
@@ -37,6 +37,10 @@ def row_of(shape: str, seed: int, vocab: int) -> torch.Tensor:
         return row * 1e37
     if shape == "tiny":
         return row * 1e-38
+    if shape == "least":  # subnormal, so that many quotients are one
+        return row * 1e-44
+    if shape == "close":  # a digit or two apart, so that quotients of some are one
+        return (row.sign() * 8.0).nextafter(row * 1e9).nextafter(row.roll(1) * 1e9)
     if shape == "banned":
         return row.masked_fill(torch.arange(vocab) % 3 != seed % 3 % vocab, -math.inf)
     return row

@@ -594,6 +594,23 @@ def test_a_damaged_package_is_left_alone(copied: tuple[ModelFiles, Path], damage
     assert texts(model) == texts(loaded(files, "never"))
 
 
+def test_weights_are_read_whole_only_where_their_time_has_changed(copied: tuple[ModelFiles, Path]) -> None:
+    files, folder = copied
+    own = folder / packages.OWN
+    expected, before, content = texts(loaded(files, "require")), own.stat(), bytearray(own.read_bytes())
+    replaced(own, bytes(content))  # as after a copy
+    assert texts(loaded(files, "require")) == expected
+    content[-1] ^= 1
+    replaced(own, bytes(content))
+    assert loaded(files).package is None
+    os.utime(own, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert loaded(files, "require").package is not None, "as with the model's own files"
+    facts = found_package(files, "exact")
+    assert facts is not None
+    with pytest.raises(RunError, match="is damaged"):
+        check_whole(facts)  # when it would be made anew
+
+
 def test_code_that_others_could_have_written_is_not_loaded(copied: tuple[ModelFiles, Path]) -> None:
     files, folder = copied
     for each in (folder, folder.parent):

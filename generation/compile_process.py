@@ -94,7 +94,7 @@ def _widened(model: Path, weights: str, out: Path, scratch: Path) -> dict[str, A
     """Write the code for several rows into a folder, and its own constants aside; give what the code reads."""
     from safetensors.torch import save_file
 
-    from .narrow_layers import make_narrow
+    from .narrowing import make_narrow
 
     network, _ = _loaded(model)
     shapes = _shapes(network)
@@ -132,7 +132,8 @@ def _loaded(model: Path) -> tuple[Any, Sequence[str]]:
 
 def _narrowed(network: Any, model: Path, weights: str) -> dict[str, float] | None:
     """Make the layers of a network narrow; give its perplexity before and after where that changes the weights."""
-    from .narrow_layers import Int8Linear, filled_network, make_narrow
+    from .narrow_layers import Int8Linear
+    from .narrowing import filled_network, make_narrow
     from .twelve_bits import LANES
     from .weight_cost import perplexity, reference_ids
 

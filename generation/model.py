@@ -150,7 +150,7 @@ def _network_beside(files: ModelFiles, package: Package) -> Any:
     """Give the network that does what a compiled step does not: over the weights of the step, if it has its own."""
     if package.facts.weights == "exact":
         return _packed_network(files, "cpu", "float32", trust_remote_code=False)[0]
-    from .narrow_layers import filled_network
+    from .narrowing import filled_network
 
     config = read_config(files.path, trust_remote_code=False)
     with LibraryErrors("building its network", files.path), quiet():

@@ -29,6 +29,7 @@ _SOURCES: Final = (
     "pooled_layer.py",
     "pools.py",
     "narrow_layers.py",
+    "narrowing.py",
     "twelve_bits.py",
     "compile_process.py",
     "compiled_code.py",

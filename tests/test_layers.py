@@ -13,7 +13,7 @@ GATES = {
     "block_cache",
     "cache",
     "gguf_model",
-    "narrow_layers",
+    "narrowing",
     "pooled_layer",
     "quiet",
     "step",
@@ -65,6 +65,7 @@ RANKS = [  # a module imports from ranks above its own line only, or from its ow
     {"collection", "errors", "progress", "quiet"},
     {"ranges", "orders", "twelve_bits", "pooled_layer", "weight_cost"},
     {"narrow_layers"},
+    {"narrowing"},
     {
         "about",
         "params",

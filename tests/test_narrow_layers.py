@@ -12,10 +12,10 @@ from minigen.generation.narrow_layers import (
     NarrowEmbedding,
     NarrowLinear,
     TwelveBitLinear,
-    make_narrow,
     quantised,
     realized,
 )
+from minigen.generation.narrowing import make_narrow
 from minigen.generation.twelve_bits import LANES, taken_apart
 from minigen.generation.weight_cost import perplexity, reference_ids
 from stubs import byte_tokenizer, tiny_model

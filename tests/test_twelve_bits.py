@@ -6,7 +6,8 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from minigen.generation import narrow_layers, twelve_bits
-from minigen.generation.narrow_layers import FEW, NarrowLinear, TwelveBitLinear, make_narrow
+from minigen.generation.narrow_layers import FEW, NarrowLinear, TwelveBitLinear
+from minigen.generation.narrowing import make_narrow
 from minigen.generation.twelve_bits import FEWEST, LANES, put_together, small_numbers, taken_apart
 from torch import Tensor, nn
 

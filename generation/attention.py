@@ -121,7 +121,7 @@ def attend(
     for chunk in plan.chunks:
         span = slice(chunk.first, chunk.last)
         parts.append(_chunk(query[:, :, span], key[:, :, span], value[:, :, span], chunk, pool, of_pass, rule))
-    return torch.cat(parts)[None], None
+    return (parts[0] if len(parts) == 1 else torch.cat(parts))[None], None
 
 
 def check_asked(others: Mapping[str, Any], *, is_more: bool) -> None:
@@ -163,7 +163,7 @@ def _chunk(query: Tensor, key: Tensor, value: Tensor, chunk: Chunk, pool: Pool, 
         value = of_pass.workspace.gathered("values", pool.values, parts).flatten(2, 3)[:, :, :num_keys]
     num_keys, sees_all = key.shape[2], rule.window is None or rule.window >= key.shape[2]
     if rule.is_plain and sees_all and num_keys <= MOST_KEYS and can_tile(query.device.type, query.dtype):
-        return attend_in_tiles(query[0] * rule.scale, key[0], value[0])
+        return attend_in_tiles(query[0], key[0], value[0], rule.scale)
     is_seen = plan.chunk_mask(chunk, rule.window)
     if not rule.is_plain:
         return _by_hand(query, key, value, is_seen, rule)

@@ -19,7 +19,7 @@ from .blocks import NULL
 from .errors import RunError
 from .plan import Plan
 from .pooled_layer import PooledLayer
-from .pools import Pools, pool_shapes
+from .pools import Pools, clear_blocks, pool_shapes
 
 NAME = "minigen_blocks"
 AttentionInterface.register(NAME, attend)
@@ -74,11 +74,9 @@ class BlockCache:
             self.plan = None
 
     @torch.inference_mode()
-    def clear(self, block: int) -> None:
-        """Forget what stands in a block: a number that is none would spoil even a sum that weighs it with 0."""
-        for layer in self.layers:
-            for pool in layer.pools():
-                pool[block].zero_()
+    def clear(self, blocks: Sequence[int]) -> None:
+        """Forget what stands in blocks."""
+        clear_blocks([pool for layer in self.layers for pool in layer.pools()], blocks)
 
     @torch.inference_mode()
     def copy(self, source: int, target: int) -> None:
@@ -130,6 +128,7 @@ class BlockLayer(PooledLayer):
         assert self.keys is not None
         assert self.values is not None
         parts, offsets = plan.written(key_states.shape[1])
+        key_states, value_states = key_states.contiguous(), value_states.contiguous()  # head by head, once
         for pool, states in ((self.keys.transpose(-1, -2), key_states), (self.values, value_states)):
             pool.flatten(0, 1).index_put_((parts, offsets), states.flatten(0, 2))
         return key_states, value_states

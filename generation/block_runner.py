@@ -8,7 +8,9 @@ from torch import Tensor
 
 from .attention import Workspace
 from .block_cache import BlockCache, block_attention, configs_of
+from .last_mlp import kept_alone, last_mlp_of
 from .plan import Plan, Reading, planned
+from .rotary import quick_rotary, rotary_rooms
 from .sequence import Work
 
 
@@ -18,6 +20,7 @@ class BlockRunner:
     def __init__(self, network: Any, cache: BlockCache) -> None:
         self.network, self.device, self.cache = network, network.device, cache
         self._configs = configs_of(network)
+        self._last_mlp, self._rotary_rooms = last_mlp_of(network), rotary_rooms(network)
 
     def forward(self, works: Sequence[Work]) -> Tensor:
         """Give the logits after each work that leaves nothing to read, `(sequences, vocab)`."""
@@ -51,7 +54,12 @@ class BlockRunner:
 
         ids, positions: `(1, tokens)`; kept: the places of tokens, or 0 for all; workspace: if not the cache's own.
         """
-        with block_attention(self._configs), self.cache.passing(plan, workspace) as given:
+        with (
+            block_attention(self._configs),
+            kept_alone(self._last_mlp, kept, ids.shape[1]),
+            quick_rotary(self._rotary_rooms),
+            self.cache.passing(plan, workspace) as given,
+        ):
             logits: Tensor = self.network(
                 input_ids=ids, position_ids=positions, logits_to_keep=kept, use_cache=True, **given
             ).logits[0]

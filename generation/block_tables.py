@@ -11,10 +11,12 @@ class BlockTables:
     """Keeps the tables of sequences on one pool.
 
     Blocks that are shared are full, and never written again: a sequence writes into blocks of its own.
-    clear, copy: what is done to the keys and values of a block, and from one block to another.
+    clear, copy: what is done to the keys and values of blocks, and from one block to another.
     """
 
-    def __init__(self, pool: BlockPool, *, clear: Callable[[int], None], copy: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, pool: BlockPool, *, clear: Callable[[list[int]], None], copy: Callable[[int, int], None]
+    ) -> None:
         self.pool = pool
         self._clear, self._copy = clear, copy
 
@@ -58,7 +60,10 @@ class BlockTables:
         missing = -(-num_tokens // self.pool.block_size) - len(sequence.table)
         if missing > 0 and missing + spare > self.pool.num_free:
             return False
-        sequence.table.extend(self._taken() for _ in range(missing))
+        if missing > 0:
+            taken = [self.pool.take() for _ in range(missing)]
+            self._clear(taken)
+            sequence.table += taken
         return True
 
     def publish(self, sequence: Sequence) -> None:
@@ -83,7 +88,7 @@ class BlockTables:
         sequence.names = source.names[:full]
         sequence.num_cached = source.num_cached
         if source.num_cached % self.pool.block_size:
-            sequence.table.append(self._taken())
+            sequence.table.append(self.pool.take())
             self._copy(source.table[full], sequence.table[full])
         return True
 
@@ -91,11 +96,6 @@ class BlockTables:
         """Give all blocks of a sequence back; what it has read, it must read again."""
         self.pool.release(sequence.table)
         sequence.table, sequence.names, sequence.num_cached = [], [], 0
-
-    def _taken(self) -> int:
-        block = self.pool.take()
-        self._clear(block)
-        return block
 
     def _known(self, sequence: Sequence) -> tuple[int, int] | None:
         first, size = sequence.num_cached, self.pool.block_size

@@ -150,11 +150,14 @@ def _network_beside(files: ModelFiles, package: Package) -> Any:
     """Give the network that does what a compiled step does not: over the weights of the step, if it has its own."""
     if package.facts.weights == "exact":
         return _packed_network(files, "cpu", "float32", trust_remote_code=False)[0]
+    from .lean_layers import make_lean
     from .narrowing import filled_network
 
     config = read_config(files.path, trust_remote_code=False)
     with LibraryErrors("building its network", files.path), quiet():
-        return filled_network(config, package.facts.weights, package.weights)
+        network = filled_network(config, package.facts.weights, package.weights)
+        make_lean(network)
+    return network
 
 
 def _load_folder(files: ModelFiles, device: str, dtype: str, trust_remote_code: bool) -> Model:
@@ -174,11 +177,13 @@ def _packed_network(
 
 
 def _packed(network: Any, device: str) -> Any:
-    """Pack the weights of a network on a CPU."""
+    """Pack the weights of a network on a CPU, and let it go over memory less often."""
     if device == "cpu":
+        from .lean_layers import make_lean
         from .linear import pack_linears
 
         pack_linears(network)
+        make_lean(network)
     return network
 
 

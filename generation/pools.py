@@ -23,7 +23,7 @@ class Pools:
             torch.empty((num_blocks + 1, *shape), dtype=dtype, device=device)
             for shape in pool_shapes(shapes, block_size)
         ]  # what is never written is never used, where the system gives memory that way: blocks are cleared when taken
-        self.clear(NULL)
+        self.clear([NULL])
 
     @property
     def layers(self) -> Sequence[tuple[Tensor, Tensor]]:
@@ -32,16 +32,26 @@ class Pools:
         return list(zip(self.tensors[:half], self.tensors[half:], strict=True))
 
     @torch.inference_mode()
-    def clear(self, block: int) -> None:
-        """Forget what stands in a block: a number that is none would spoil even a sum that weighs it with 0."""
-        for pool in self.tensors:
-            pool[block].zero_()
+    def clear(self, blocks: Sequence[int]) -> None:
+        """Forget what stands in blocks."""
+        clear_blocks(self.tensors, blocks)
 
     @torch.inference_mode()
     def copy(self, source: int, target: int) -> None:
         """Write the content of one block into another."""
         for pool in self.tensors:
             pool[target] = pool[source]
+
+
+def clear_blocks(pools: Sequence[Tensor], blocks: Sequence[int]) -> None:
+    """Fill blocks of every pool with 0: a number that is none would spoil even a sum that weighs it with 0.
+
+    Blocks that follow each other are filled at once, by all threads together: memory that is new is slow to come.
+    """
+    starts = [i for i, block in enumerate(blocks) if i == 0 or block != blocks[i - 1] + 1]
+    for first, last in zip(starts, [*starts[1:], len(blocks)], strict=True):
+        for pool in pools:
+            pool[blocks[first] : blocks[last - 1] + 1].zero_()
 
 
 def pool_shapes(shapes: Sequence[tuple[int, int]], block_size: int) -> list[tuple[int, int, int]]:

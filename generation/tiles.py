@@ -13,27 +13,30 @@ TILE = 128  # queries
 MOST_KEYS = 512  # the library keeps a plan of about 1 MB for every shape that it meets: so there are few of them
 
 
-def attend_in_tiles(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def attend_in_tiles(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
     """Attend for a chunk whose tokens see all before them, and themselves; gives `(tokens, heads, dim)`.
 
-    query: `(heads, tokens, dim)`, scaled; key, value: `(key heads, keys, dim)`, the last keys those of the tokens.
+    query: `(heads, tokens, dim)`; key, value: `(key heads, keys, dim)`, the last keys those of the tokens.
     """
     heads, tokens, dim = query.shape
     key_heads, num_keys = key.shape[:2]
+    each = heads // key_heads  # the query heads that look at a key head, together
     key, value = key.contiguous(), value.contiguous()  # head by head: the library is slow at rows that lie apart
-    grouped = query.view(key_heads, heads // key_heads, tokens, dim)
-    out = query.new_empty(*grouped.shape[:3], value.shape[2])
+    grouped = query.view(key_heads, each, tokens, dim)
+    out = query.new_empty(tokens, heads, value.shape[2])
     later = query.new_full((TILE, TILE), -torch.inf).triu(1)
     for first in range(0, tokens, TILE):
         last = min(first + TILE, tokens)
         size, seen = last - first, num_keys - tokens + last
         product = _product if size == TILE and seen % TILE == 0 else _plain_product
+        tile = torch.mul(grouped[:, :, first:last], scale, out=query.new_empty(key_heads, each, size, dim))
         for head in range(key_heads):
-            scores = product(grouped[head, :, first:last].reshape(-1, dim), key[head, :seen])
-            scores.view(-1, size, seen)[..., seen - size :] += later[:size, :size]
+            scores = product(tile[head].flatten(0, 1), key[head, :seen])
+            scores.view(each, size, seen)[..., seen - size :] += later[:size, :size]
             weights = torch.softmax(scores, -1, out=scores)
-            out[head, :, first:last] = product(weights, value[head, :seen].t()).view(-1, size, value.shape[2])
-    return out.view(heads, tokens, -1).transpose(0, 1)
+            seen_values = product(weights, value[head, :seen].t()).view(each, size, -1)
+            out[first:last, head * each : (head + 1) * each] = seen_values.transpose(0, 1)
+    return out
 
 
 def _product(one: Tensor, other: Tensor) -> Tensor:

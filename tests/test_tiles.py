@@ -25,9 +25,9 @@ def test_tiles_give_what_pytorch_gives(tokens: int, context: int, shape: tuple[i
     value = states(key_heads, context + tokens, wide)
     seen = torch.ones(tokens, context + tokens, dtype=torch.bool).tril(context)
     expected = functional.scaled_dot_product_attention(
-        query[None], key[None], value[None], attn_mask=seen, scale=1.0, enable_gqa=True
+        query[None], key[None], value[None], attn_mask=seen, scale=0.3, enable_gqa=True
     )[0].transpose(0, 1)
-    torch.testing.assert_close(attend_in_tiles(query, key, value), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(attend_in_tiles(query, key, value, 0.3), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_only_float32_on_a_cpu_is_attended_in_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,5 +52,5 @@ def test_the_library_meets_few_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "_product", noted)
     for context in (0, 7, TILE, 200):
         for tokens in range(1, MOST_KEYS - context, 37):
-            attend_in_tiles(states(2, tokens, 8), states(1, context + tokens, 8), states(1, context + tokens, 8))
+            attend_in_tiles(*[states(heads, (heads < 2) * context + tokens, 8) for heads in (2, 1, 1)], scale=1.0)
     assert 1 < len(met) <= 2 * MOST_KEYS // TILE

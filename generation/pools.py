@@ -48,10 +48,15 @@ def clear_blocks(pools: Sequence[Tensor], blocks: Sequence[int]) -> None:
 
     Blocks that follow each other are filled at once, by all threads together: memory that is new is slow to come.
     """
-    starts = [i for i, block in enumerate(blocks) if i == 0 or block != blocks[i - 1] + 1]
-    for first, last in zip(starts, [*starts[1:], len(blocks)], strict=True):
+    runs: list[slice] = []
+    for block in blocks:
+        if runs and runs[-1].stop == block:
+            runs[-1] = slice(runs[-1].start, block + 1)
+        else:
+            runs.append(slice(block, block + 1))
+    for run in runs:
         for pool in pools:
-            pool[blocks[first] : blocks[last - 1] + 1].zero_()
+            pool[run].zero_()
 
 
 def pool_shapes(shapes: Sequence[tuple[int, int]], block_size: int) -> list[tuple[int, int, int]]:

@@ -146,9 +146,9 @@ def configs_of(network: Any) -> list[Any]:
 def block_attention(configs: Sequence[Any]) -> Iterator[None]:
     """Let a network with these configurations attend over blocks; afterwards it attends as before."""
     before = [config._attn_implementation_internal for config in configs]
-    for config in configs:
-        config._attn_implementation_internal = NAME
     try:
+        for config in configs:
+            config._attn_implementation_internal = NAME
         yield
     finally:
         for config, name in zip(configs, before, strict=True):

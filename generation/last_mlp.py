@@ -28,20 +28,25 @@ def kept_alone(mlp: nn.Module | None, kept: Tensor | int, tokens: int) -> Iterat
         yield
         return
 
+    is_open = [True]  # or an interrupt has left a hook behind, which then does nothing
+    hooks: list[Any] = []
+
     def narrow(_: nn.Module, given: tuple[Any, ...]) -> Any:
-        is_known = len(given) == 1 and given[0].shape[:-1] == (1, tokens)
+        is_known = is_open and len(given) == 1 and given[0].shape[:-1] == (1, tokens)
         return given[0][:, kept] if is_known else None
 
     def widen(_: nn.Module, __: tuple[Any, ...], out: Any) -> Any:
         if isinstance(out, tuple):  # with what a router thought
             return widen(_, __, out[0]), *out[1:]
-        if out.shape[:-1] != (1, len(kept)):
+        if not is_open or out.shape[:-1] != (1, len(kept)):
             return out
         return out.new_zeros(1, tokens, out.shape[-1]).index_copy_(1, kept, out)
 
-    hooks = mlp.register_forward_pre_hook(narrow), mlp.register_forward_hook(widen)
     try:
+        hooks.append(mlp.register_forward_pre_hook(narrow))
+        hooks.append(mlp.register_forward_hook(widen))
         yield
     finally:
+        is_open.clear()
         for hook in hooks:
             hook.remove()

@@ -4,6 +4,7 @@ Each takes the place of the library's layer only where it gives the same.
 """
 
 import copy
+import inspect
 from typing import Any
 
 import torch
@@ -60,6 +61,8 @@ def _lean(layer: Any) -> nn.Module | None:
     """Give a lean layer that does the same; None where there is none."""
     children, own = dict(layer.named_children()), dict(layer.named_parameters(recurse=False))
     try:
+        if len(inspect.signature(layer.forward).parameters) != 1:  # a norm may take a gate too
+            return None
         if not children and own.keys() == {"weight"} and hasattr(layer, "variance_epsilon") and _is_plain(layer.weight):
             norm = LeanNorm(layer.weight, layer.variance_epsilon)
             return (

@@ -30,52 +30,67 @@ def turned(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return out
 
 
-def rotary_rooms(network: Any) -> list[Any]:
-    """Give the Python modules in which a network finds a function that `turned` can take the place of."""
+class Quick:
+    """Does what the library's function does, and leaves to it whatever `turned` is not made for.
+
+    That is all outside inference mode too: another thread may train a network that looks the function up here.
+    """
+
+    def __init__(self, apply: Turning) -> None:
+        self.apply = apply
+
+    def __call__(
+        self, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, *others: Any, **named: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Give the query and the key turned, each in its own shape."""
+        is_known = not others and not named and query.dim() == 4 and query.shape[-1] == cos.shape[-1]
+        if not is_known or query.dtype != torch.float32 or not torch.is_inference_mode_enabled():
+            return self.apply(query, key, cos, sin, *others, **named)
+        return turned(query, cos, sin), turned(key, cos, sin)
+
+
+def rotary_rooms(network: Any) -> list[tuple[Any, Quick]]:
+    """Give the Python modules in which a network finds a function that a quicker one can replace, and the latter."""
     if (
         getattr(network, "dtype", None) != torch.float32
         or getattr(getattr(network, "device", None), "type", "") != "cpu"
     ):
         return []
-    names = {type(part).__module__ for part in network.modules()}
-    return [room for name in sorted(names) if _is_replaceable(getattr(room := sys.modules.get(name), NAME, None))]
+    found = []
+    for name in sorted({type(part).__module__ for part in network.modules()}):
+        room = sys.modules.get(name)
+        apply: Any = getattr(room, NAME, None)
+        if isinstance(apply, Quick):  # another thread's pass is under way
+            apply = apply.apply
+        if is_replaceable(apply):
+            found.append((room, Quick(apply)))
+    return found
 
 
-def _is_replaceable(apply: Any) -> bool:
+@torch.inference_mode()
+def is_replaceable(apply: Any) -> bool:
     """Tell whether a function of queries, keys, cosines and sines gives what `turned` does."""
     numbers = torch.linspace(-3, 3, 96).sin()
     query, key = numbers[:48].view(1, 2, 3, 8), numbers[48:72].view(1, 1, 3, 8)
     cos, sin = numbers[72:].view(1, 3, 8), numbers[:24].view(1, 3, 8)
     try:
-        given = apply(query, key, cos, sin)
-        wanted = _quick(apply)(query, key, cos, sin)
-        return all(torch.allclose(one, other, atol=1e-6) for one, other in zip(given, wanted, strict=True))
+        pairs = zip(apply(query, key, cos, sin), Quick(apply)(query, key, cos, sin), strict=True)
+        return all(torch.allclose(one, other, atol=1e-6) for one, other in pairs)
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
         return False
 
 
-def _quick(apply: Turning) -> Turning:
-    """Give a function that does what `apply` does, and leaves to it what it is not made for."""
-
-    def quick(
-        query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, *others: Any, **named: Any
-    ) -> tuple[Tensor, Tensor]:
-        is_known = not others and not named and query.dim() == 4 and query.shape[-1] == cos.shape[-1]
-        if not is_known or query.dtype != torch.float32:
-            return apply(query, key, cos, sin, *others, **named)
-        return turned(query, cos, sin), turned(key, cos, sin)
-
-    return quick
-
-
 @contextmanager
-def quick_rotary(rooms: Sequence[Any]) -> Iterator[None]:
-    """Let networks find the quicker function in these modules; afterwards they find their own again."""
-    before = [getattr(room, NAME) for room in rooms]
-    for room, apply in zip(rooms, before, strict=True):
-        setattr(room, NAME, _quick(apply))
+def quick_rotary(rooms: Sequence[tuple[Any, Quick]]) -> Iterator[None]:
+    """Let networks find the quicker functions in these modules; afterwards they find the library's own again.
+
+    That is so whichever of several threads is the last to leave; one that is still under way has the library's for the
+    rest of its pass.
+    """
     try:
+        for room, quick in rooms:
+            setattr(room, NAME, quick)
         yield
     finally:
-        for room, apply in zip(rooms, before, strict=True):
-            setattr(room, NAME, apply)
+        for room, quick in rooms:
+            setattr(room, NAME, quick.apply)

@@ -79,6 +79,22 @@ def test_no_hook_is_left_behind_by_a_pass_that_fails() -> None:
     assert not mlp._forward_pre_hooks
 
 
+@pytest.mark.parametrize("name", ["register_forward_pre_hook", "register_forward_hook"])
+def test_a_hook_that_an_interrupt_leaves_behind_does_nothing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    mlp, states = nn.Linear(4, 4), torch.randn(1, 5, 4)
+    expected, register = mlp(states), getattr(mlp, name)
+
+    def interrupted(hook: Any) -> None:
+        register(hook)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mlp, name, interrupted)
+    with pytest.raises(KeyboardInterrupt), kept_alone(mlp, torch.tensor([0]), 5):
+        pass
+    assert len(mlp._forward_hooks) + len(mlp._forward_pre_hooks) == 1
+    assert torch.equal(mlp(states), expected)
+
+
 @pytest.mark.parametrize("kind", ["gpt_oss", "qwen3_moe", "mixtral", "qwen2_moe"])
 def test_models_of_experts_run_over_blocks(kind: str) -> None:
     import transformers as tf

@@ -110,3 +110,42 @@ def test_a_norm_by_another_formula_or_type_stays_as_it_is() -> None:
     network = nn.Sequential(Shifted(8), LlamaRMSNorm(8).bfloat16(), nn.LayerNorm(8), LlamaRMSNorm(8))
     make_lean(network)
     assert [type(part) for part in network] == [Shifted, LlamaRMSNorm, nn.LayerNorm, LeanNorm]
+
+
+class Gated(LlamaRMSNorm):
+    """A norm that may be given a gate, as state-space models have it."""
+
+    def forward(self, hidden_states: Tensor, gate: Tensor | None = None) -> Tensor:
+        out: Tensor = super().forward(hidden_states if gate is None else hidden_states * gate)
+        return out
+
+
+class GatedMLP(LlamaMLP):
+    """An MLP that may be given more than its states."""
+
+    def forward(self, x: Tensor, scale: float = 1.0) -> Tensor:
+        out: Tensor = super().forward(x) * scale
+        return out
+
+
+def test_a_layer_that_may_be_given_more_stays_as_it_is() -> None:
+    mlp = GatedMLP(tf.LlamaConfig(hidden_size=16, intermediate_size=24, num_attention_heads=2))
+    network = nn.Sequential(Gated(8), mlp)
+    make_lean(network)
+    assert [type(part) for part in network] == [Gated, GatedMLP]
+
+
+@pytest.mark.parametrize("kind", ["mamba2", "bamba", "falcon_h1"])
+def test_a_model_with_gated_norms_gives_the_same_logits(kind: str) -> None:
+    torch.manual_seed(0)
+    config = tf.AutoConfig.for_model(
+        kind, vocab_size=64, hidden_size=32, num_hidden_layers=2, num_heads=4, head_dim=16, state_size=8, n_groups=1,
+        num_attention_heads=4, num_key_value_heads=2, intermediate_size=48, mamba_n_heads=4, mamba_d_head=16,
+        mamba_d_ssm=64, mamba_d_state=8, mamba_n_groups=1, mamba_rms_norm=True, pad_token_id=0, attn_layer_indices=[1],
+    )  # fmt: skip
+    network: Any = tf.AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.inference_mode():
+        before = network(ids).logits
+        make_lean(network)
+        assert (network(ids).logits - before).abs().max() < 1e-4

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from minigen.generation import rotary
-from minigen.generation.rotary import NAME, quick_rotary, rotary_rooms, turned
+from minigen.generation.rotary import NAME, Quick, is_replaceable, quick_rotary, rotary_rooms, turned
 from stubs import tiny_model
 from torch import Tensor
 from transformers.models.llama import modeling_llama as llama
@@ -35,16 +34,16 @@ def room_of(kind: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2", "mistral", "gemma", "phi", "olmoe", "gpt_neox"])
 def test_a_room_with_the_usual_function_is_found(kind: str) -> None:
-    assert rotary._is_replaceable(getattr(room_of(kind), NAME))
+    assert is_replaceable(getattr(room_of(kind), NAME))
 
 
 @pytest.mark.parametrize("kind", ["cohere", "glm", "ernie4_5", "helium", "gptj"])
 def test_a_room_that_turns_other_pairs_is_left_alone(kind: str) -> None:
-    assert not rotary._is_replaceable(getattr(room_of(kind), NAME, None))
+    assert not is_replaceable(getattr(room_of(kind), NAME, None))
 
 
 def test_other_devices_and_types_have_no_rooms() -> None:
-    assert rotary_rooms(tiny_model()) == [llama]
+    assert [room for room, _ in rotary_rooms(tiny_model())] == [llama]
     assert rotary_rooms(tiny_model("gpt2")) == []
     assert rotary_rooms(tiny_model().bfloat16()) == []
     assert rotary_rooms(tiny_model().to("meta")) == []
@@ -54,7 +53,7 @@ def test_other_devices_and_types_have_no_rooms() -> None:
 def test_the_library_has_its_own_function_back(error: BaseException | None) -> None:
     before, seen = llama.apply_rotary_pos_emb, None
     try:
-        with quick_rotary([llama]):
+        with quick_rotary([(llama, Quick(llama.apply_rotary_pos_emb))]):
             seen = llama.apply_rotary_pos_emb
             if error is not None:
                 raise error
@@ -70,6 +69,25 @@ def test_whatever_more_is_asked_the_answer_is_the_librarys(more: dict[str, Any],
     query = torch.randn(1, 4, 4, 8).to(dtype)
     cos, sin = torch.randn(2, 1, 4, 8).to(dtype)
     expected = llama.apply_rotary_pos_emb(query, query, cos, sin, **more)
-    with quick_rotary([llama]):
+    with torch.inference_mode(), quick_rotary([(llama, Quick(llama.apply_rotary_pos_emb))]):
         given = llama.apply_rotary_pos_emb(query, query, cos, sin, **more)
     torch.testing.assert_close(given, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_passes_of_several_threads_leave_the_librarys_own_function() -> None:
+    """However they overlap: each may begin and end while another is under way."""
+    before, network = llama.apply_rotary_pos_emb, tiny_model()
+    first, second = quick_rotary(rotary_rooms(network)), None
+    with first:
+        second = quick_rotary(rotary_rooms(network))  # found while the first is under way
+        second.__enter__()
+    assert llama.apply_rotary_pos_emb is before
+    second.__exit__(None, None, None)
+    assert llama.apply_rotary_pos_emb is before
+
+
+def test_a_network_that_is_trained_meanwhile_has_the_librarys_function() -> None:
+    network, ids = tiny_model(), torch.tensor([[5, 6, 7, 8]])
+    with quick_rotary(rotary_rooms(network)):
+        network(ids, labels=ids).loss.backward()
+    assert network.model.layers[0].self_attn.q_proj.weight.grad is not None

@@ -62,7 +62,11 @@ class BlockTables:
             return False
         if missing > 0:
             taken = [self.pool.take() for _ in range(missing)]
-            self._clear(taken)
+            try:
+                self._clear(sorted(taken))  # those side by side at once
+            except BaseException:
+                self.pool.release(taken)
+                raise
             sequence.table += taken
         return True
 

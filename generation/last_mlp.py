@@ -31,9 +31,9 @@ def kept_alone(mlp: nn.Module | None, kept: Tensor | int, tokens: int) -> Iterat
     is_open = [True]  # or an interrupt has left a hook behind, which then does nothing
     hooks: list[Any] = []
 
-    def narrow(_: nn.Module, given: tuple[Any, ...]) -> Any:
-        is_known = is_open and len(given) == 1 and given[0].shape[:-1] == (1, tokens)
-        return given[0][:, kept] if is_known else None
+    def narrow(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        is_known = is_open and not named and len(given) == 1 and given[0].shape[:-1] == (1, tokens)
+        return ((given[0][:, kept],), named) if is_known else None
 
     def widen(_: nn.Module, __: tuple[Any, ...], out: Any) -> Any:
         if isinstance(out, tuple):  # with what a router thought
@@ -43,7 +43,7 @@ def kept_alone(mlp: nn.Module | None, kept: Tensor | int, tokens: int) -> Iterat
         return out.new_zeros(1, tokens, out.shape[-1]).index_copy_(1, kept, out)
 
     try:
-        hooks.append(mlp.register_forward_pre_hook(narrow))
+        hooks.append(mlp.register_forward_pre_hook(narrow, with_kwargs=True))
         hooks.append(mlp.register_forward_hook(widen))
         yield
     finally:

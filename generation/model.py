@@ -183,7 +183,8 @@ def _packed(network: Any, device: str) -> Any:
         from .linear import pack_linears
 
         pack_linears(network)
-        make_lean(network)
+        if str(network.dtype) == "torch.float32":
+            make_lean(network)
     return network
 
 

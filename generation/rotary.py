@@ -39,13 +39,14 @@ class Quick:
     def __init__(self, apply: Turning) -> None:
         self.apply = apply
 
-    def __call__(
-        self, query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, *others: Any, **named: Any
-    ) -> tuple[Tensor, Tensor]:
-        """Give the query and the key turned, each in its own shape."""
-        is_known = not others and not named and query.dim() == 4 and query.shape[-1] == cos.shape[-1]
-        if not is_known or query.dtype != torch.float32 or not torch.is_inference_mode_enabled():
-            return self.apply(query, key, cos, sin, *others, **named)
+    def __call__(self, *given: Any, **named: Any) -> tuple[Tensor, Tensor]:
+        """Give the query and the key turned, each in its own shape; given: query, key, cos, sin."""
+        is_known = len(given) == 4 and not named and torch.is_inference_mode_enabled()
+        if not is_known or given[0].dim() != 4 or given[0].dtype != torch.float32:
+            return self.apply(*given, **named)
+        query, key, cos, sin = given
+        if query.shape[-1] != cos.shape[-1]:
+            return self.apply(*given)
         return turned(query, cos, sin), turned(key, cos, sin)
 
 

@@ -1,9 +1,12 @@
 """The block pool: who owns what, and which tokens stand where."""
 
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from minigen.generation.block_tables import BlockTables
 from minigen.generation.blocks import NULL, ROOT, BlockPool
 
 
@@ -110,3 +113,15 @@ def test_free_and_used_are_always_all_and_owners_are_counted(data: st.DataObject
         for name, before, tokens in names.values():
             found = pool.find(before, tokens)
             assert found is None or (found[0], names[found[1]][1:]) == (name, (before, tokens))
+
+
+def test_blocks_whose_clearing_is_interrupted_are_free_again() -> None:
+    def interrupted(blocks: list[int]) -> None:
+        assert blocks == [1, 2, 3]
+        raise KeyboardInterrupt
+
+    tables = BlockTables(BlockPool(4, 2), clear=interrupted, copy=lambda source, target: None)
+    sequence: Any = SimpleNamespace(table=[])
+    with pytest.raises(KeyboardInterrupt):
+        tables.grow(sequence, 5)
+    assert (sequence.table, tables.pool.num_free) == ([], 4)

@@ -60,6 +60,7 @@ def test_an_mlp_that_is_called_in_another_way_sees_all_tokens() -> None:
     with kept_alone(named, torch.tensor([4]), 5):
         assert torch.equal(named(states=states), states * 2)
         assert torch.equal(named(states, states), states * 2)
+        assert torch.equal(named(states, residual=states), states * 2)
 
 
 @pytest.mark.parametrize(("kept", "tokens"), [(0, 5), (torch.arange(5), 5), (torch.tensor([0]), 1)])
@@ -84,8 +85,8 @@ def test_a_hook_that_an_interrupt_leaves_behind_does_nothing(monkeypatch: pytest
     mlp, states = nn.Linear(4, 4), torch.randn(1, 5, 4)
     expected, register = mlp(states), getattr(mlp, name)
 
-    def interrupted(hook: Any) -> None:
-        register(hook)
+    def interrupted(hook: Any, **how: Any) -> None:
+        register(hook, **how)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(mlp, name, interrupted)

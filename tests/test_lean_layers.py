@@ -78,11 +78,15 @@ def summed(mlp: Any, x: Tensor) -> Tensor:
     return mlp.down_proj(mlp.act_fn(mlp.gate_proj(x)) + mlp.up_proj(x))
 
 
+def clamped(mlp: Any, x: Tensor) -> Tensor:
+    return mlp.down_proj(mlp.act_fn(mlp.gate_proj(x).clamp(max=100)) * mlp.up_proj(x))
+
+
 def failing(mlp: Any, x: Tensor) -> Tensor:
     raise RuntimeError("only on Tuesdays")
 
 
-@pytest.mark.parametrize("formula", [doubled, sparse, summed, failing])
+@pytest.mark.parametrize("formula", [doubled, sparse, summed, clamped, failing])
 def test_an_mlp_by_another_formula_stays_as_it_is(formula: Callable[..., Tensor]) -> None:
     class Other(LlamaMLP):
         def forward(self, x: Tensor) -> Tensor:

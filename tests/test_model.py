@@ -551,3 +551,14 @@ def test_the_model_module_loads_no_library_before_it_is_used() -> None:
     code = "import sys, minigen.generation.model; print({'torch', 'transformers'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_model_whose_norms_stay_in_float32_runs_in_half_precision(tmp_path: Path, dtype: str) -> None:
+    config = transformers.AutoConfig.for_model(
+        "gpt_oss", vocab_size=300, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=16, num_local_experts=2, num_experts_per_tok=1, pad_token_id=0,
+    )  # fmt: skip
+    original = transformers.AutoModelForCausalLM.from_config(config).eval()
+    model = load_model(ModelSettings(sources=(PathSource(saved(tmp_path, original)),), dtype=dtype))
+    assert model.network(IDS).logits.isfinite().all()

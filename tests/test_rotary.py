@@ -91,3 +91,13 @@ def test_a_network_that_is_trained_meanwhile_has_the_librarys_function() -> None
     with quick_rotary(rotary_rooms(network)):
         network(ids, labels=ids).loss.backward()
     assert network.model.layers[0].self_attn.q_proj.weight.grad is not None
+
+
+def test_a_function_that_turns_a_query_alone_may_still_be_asked_to() -> None:
+    def apply(q: Tensor, k: Tensor | None = None, cos: Any = None, sin: Any = None) -> Any:
+        return q if k is None else llama.apply_rotary_pos_emb(q, k, cos, sin)
+
+    query = torch.randn(1, 4, 4, 8)
+    assert is_replaceable(apply)
+    assert Quick(apply)(query, cos=1, sin=1) is query
+    assert Quick(apply)(query) is query

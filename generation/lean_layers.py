@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 PARTS = ("gate_proj", "up_proj", "down_proj")
-WIDE = torch.tensor([[1.0], [30.0], [1e3]])  # the trials' states are so large: some layers hold theirs within bounds
+SCALES = torch.tensor([[1.0], [30.0], [1e3]])  # of the trials' states: some layers hold large ones within bounds
 APART = 1e-5  # of the largest number that a layer gives for a token in a trial, or of 1
 FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
@@ -66,11 +66,13 @@ def _lean(layer: Any) -> nn.Module | None:
             return None
         if not children and own.keys() == {"weight"} and hasattr(layer, "variance_epsilon") and _is_plain(layer.weight):
             norm = LeanNorm(layer.weight, layer.variance_epsilon)
-            return norm if _are_alike(layer, norm, torch.linspace(-3, 2, len(layer.weight)).cos() * WIDE) else None
+            return norm if _are_alike(layer, norm, torch.linspace(-3, 2, len(layer.weight)).cos() * SCALES) else None
         if children.keys() == {*PARTS, "act_fn"} and not own:
             tiny = _with_tiny_parts(layer)
             return (
-                LeanMLP(layer) if _are_alike(tiny, LeanMLP(tiny), torch.linspace(-9, 9, 24).view(3, 8) * WIDE) else None
+                LeanMLP(layer)
+                if _are_alike(tiny, LeanMLP(tiny), torch.linspace(-9, 9, 24).view(3, 8) * SCALES)
+                else None
             )
     except FAILURES:  # it is made in another way
         return None
